@@ -1,1 +1,27 @@
-//! switchboard-wire
+//! The protocols of Switchboard as pure state machines.
+//!
+//! A *wire* turns bytes into [events](wire::Event) and commands into bytes. It knows no socket, clock, task or
+//! random source, so the same code runs in a server, in a test, in a fuzzer and in a simulator. The crate that
+//! drives wires is `switchboard`; most users want that one.
+//!
+//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers),
+//! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
+//! [`sniff`] (which protocol a connection speaks).
+
+pub mod input;
+pub mod limits;
+pub mod metadata;
+pub mod method;
+pub mod native;
+pub mod outbox;
+pub mod sniff;
+pub mod status;
+pub mod wire;
+
+pub use input::Input;
+pub use limits::Limits;
+pub use metadata::Metadata;
+pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, ServiceInfo};
+pub use outbox::Outbox;
+pub use status::{Code, Detail, Origin, Retry, Status};
+pub use wire::{Codec, Encoding, Fatal};

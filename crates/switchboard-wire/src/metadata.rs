@@ -1,0 +1,190 @@
+//! Names and values that travel beside a call's messages.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use std::fmt;
+
+/// An ordered list of names and values; names may repeat.
+///
+/// Names are lower case `[0-9a-z_.-]`; values of names that end in `-bin` are any bytes, all others are text of the
+/// characters 20 to 7E. An empty list costs no allocation.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Metadata {
+    entries: Vec<(Box<str>, Bytes)>,
+}
+
+/// Why a name or value was refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InvalidMetadata(String);
+
+impl Metadata {
+    /// An empty list.
+    pub const fn new() -> Metadata {
+        Metadata { entries: Vec::new() }
+    }
+
+    /// Adds an entry after those that exist; the name is lowered.
+    ///
+    /// # Errors
+    /// A name with other characters than `[0-9a-z_.-]`, or a value that its name does not allow.
+    pub fn insert(&mut self, name: &str, value: impl Into<Bytes>) -> Result<(), InvalidMetadata> {
+        let name = name.to_ascii_lowercase();
+        let value = value.into();
+        check(&name, &value)?;
+        self.entries.push((name.into_boxed_str(), value));
+        Ok(())
+    }
+
+    /// The first value of `name`, if it is text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.value(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The first value of `name`.
+    pub fn value(&self, name: &str) -> Option<&Bytes> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Removes every entry of `name`.
+    pub fn remove(&mut self, name: &str) {
+        self.entries.retain(|(known, _)| &**known != name);
+    }
+
+    /// Appends the entries of `other`.
+    pub fn extend(&mut self, other: Metadata) {
+        self.entries.extend(other.entries);
+    }
+
+    /// Every entry, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.entries.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of the block that [`encode`](Self::encode) writes.
+    pub fn encoded_len(&self) -> usize {
+        self.entries.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
+    }
+
+    /// Writes the block of the native wire: for each entry the length of the name (u8), the length of the value
+    /// (u16, little endian), the name, the value.
+    pub fn encode(&self, into: &mut BytesMut) {
+        into.reserve(self.encoded_len());
+        for (name, value) in &self.entries {
+            into.put_u8(name.len() as u8);
+            into.put_u16_le(value.len() as u16);
+            into.put_slice(name.as_bytes());
+            into.put_slice(value);
+        }
+    }
+
+    /// Reads a block that [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// Truncated blocks, refused names or values, more entries than `entries_max`.
+    pub fn decode(mut block: &[u8], entries_max: usize) -> Result<Metadata, InvalidMetadata> {
+        let mut metadata = Metadata::new();
+        while let Some((head, rest)) = block.split_first_chunk::<3>() {
+            let (name_len, value_len) =
+                (usize::from(head[0]), usize::from(u16::from_le_bytes([head[1], head[2]])));
+            let Some(value) = rest.get(name_len..name_len + value_len) else { break };
+            let name = std::str::from_utf8(&rest[..name_len])
+                .map_err(|_| InvalidMetadata("a metadata name is not text".into()))?;
+            check(name, value)?;
+            if metadata.len() == entries_max {
+                return Err(InvalidMetadata(format!(
+                    "more than {entries_max} metadata entries (limit metadata_entries_max)"
+                )));
+            }
+            metadata.entries.push((name.into(), Bytes::copy_from_slice(value)));
+            block = &rest[name_len + value_len..];
+        }
+        if block.is_empty() {
+            Ok(metadata)
+        } else {
+            Err(InvalidMetadata("a metadata block is cut short".into()))
+        }
+    }
+}
+
+/// Names are tokens, values text unless the name says `-bin`.
+fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
+    let token = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'.' | b'-');
+    if name.is_empty() || name.len() > 255 || !name.bytes().all(token) {
+        return Err(InvalidMetadata(format!("{name:?} is no metadata name: 1 to 255 of 0-9 a-z _ . -")));
+    }
+    if value.len() > usize::from(u16::MAX) {
+        return Err(InvalidMetadata(format!(
+            "the value of {name} has {} bytes, the limit is 65535",
+            value.len()
+        )));
+    }
+    if !name.ends_with("-bin") && !value.iter().all(|byte| (0x20..0x7F).contains(byte)) {
+        return Err(InvalidMetadata(format!(
+            "the value of {name} is not plain text; end the name in -bin for bytes"
+        )));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Display for InvalidMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidMetadata {}
+
+impl From<InvalidMetadata> for crate::Status {
+    fn from(error: InvalidMetadata) -> Self {
+        crate::Status::invalid_argument(error.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_survives_the_round_trip_with_order_and_repeats() {
+        let mut metadata = Metadata::new();
+        metadata.insert("Tenant", "a").unwrap();
+        metadata.insert("tenant", "b").unwrap();
+        metadata.insert("trace-bin", &[0u8, 255][..]).unwrap();
+        let mut block = BytesMut::new();
+        metadata.encode(&mut block);
+        assert_eq!(block.len(), metadata.encoded_len());
+        let back = Metadata::decode(&block, 3).unwrap();
+        assert_eq!(back, metadata);
+        assert_eq!(back.text("tenant"), Some("a"));
+        assert!(Metadata::decode(&block, 2).unwrap_err().to_string().contains("metadata_entries_max"));
+        for end in 1..block.len() {
+            // Cuts between entries give a shorter list, all others an error; none panics.
+            let _ = Metadata::decode(&block[..end], 3);
+        }
+    }
+
+    #[test]
+    fn odd_names_and_values_are_refused() {
+        let mut metadata = Metadata::new();
+        assert!(metadata.insert("", "a").is_err());
+        assert!(metadata.insert("a b", "a").is_err());
+        assert!(metadata.insert("a", "line\nbreak").is_err());
+        assert!(metadata.insert("a", vec![b'x'; 70_000]).is_err());
+        assert!(metadata.is_empty());
+    }
+}

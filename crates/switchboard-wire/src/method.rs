@@ -1,0 +1,204 @@
+//! Methods: their names, kinds and numbers.
+
+use std::collections::HashMap;
+
+/// What a service offers; generated code has one per service, in a static.
+#[derive(Debug)]
+pub struct ServiceInfo {
+    /// Full name, package included: `demo.v1.Greeter`.
+    pub name: &'static str,
+    /// The methods; a call names one by its index here.
+    pub methods: &'static [MethodInfo],
+    /// An encoded `google.protobuf.FileDescriptorSet` that describes the service, or nothing.
+    pub descriptor: &'static [u8],
+}
+
+/// What callers and servers know of a method before any call.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodInfo {
+    /// Name without the service: `Greet`.
+    pub name: &'static str,
+    /// How many messages go either way.
+    pub kind: Kind,
+    /// No reply is sent or waited for.
+    pub oneway: bool,
+    /// The handler runs on a task of its own instead of in the connection's turn.
+    pub spawn: bool,
+    /// What a second try does.
+    pub idempotency: Idempotency,
+}
+
+impl MethodInfo {
+    /// A method of this name and kind, nothing special about it.
+    pub const fn new(name: &'static str, kind: Kind) -> MethodInfo {
+        MethodInfo { name, kind, oneway: false, spawn: false, idempotency: Idempotency::Unknown }
+    }
+
+    /// Marks it one-way.
+    #[must_use]
+    pub const fn oneway(mut self) -> MethodInfo {
+        self.oneway = true;
+        self
+    }
+
+    /// Moves its handlers off the connection.
+    #[must_use]
+    pub const fn spawn(mut self) -> MethodInfo {
+        self.spawn = true;
+        self
+    }
+
+    /// Says what a second try does.
+    #[must_use]
+    pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
+        self.idempotency = idempotency;
+        self
+    }
+}
+
+/// How many messages go either way.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Kind {
+    /// Many requests, many replies.
+    Bidi,
+    /// Many requests, one reply.
+    ClientStream,
+    /// One request, many replies.
+    ServerStream,
+    /// One request, one reply.
+    Unary,
+}
+
+/// What a second try of a method does.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Idempotency {
+    /// The same as one.
+    Idempotent,
+    /// Nothing: the method only reads.
+    NoSideEffects,
+    /// Nobody said.
+    Unknown,
+}
+
+/// The number of a method in a server's [`MethodTable`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct MethodId(pub u16);
+
+/// Every method of a server: full name to number, number to service and index.
+#[derive(Debug, Default)]
+pub struct MethodTable {
+    by_name: HashMap<Box<str>, MethodId>,
+    entries: Vec<Entry>,
+    services: Vec<&'static ServiceInfo>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    service: u16,
+    index: u16,
+}
+
+impl MethodTable {
+    /// Adds a service; its number is the count of those before it.
+    ///
+    /// # Errors
+    /// The name of a service that is already there, or more than 65535 methods in all.
+    pub fn add(&mut self, service: &'static ServiceInfo) -> Result<u16, String> {
+        if self.services.iter().any(|known| known.name == service.name) {
+            return Err(format!("service {} is added twice", service.name));
+        }
+        if self.entries.len() + service.methods.len() > usize::from(u16::MAX) {
+            return Err("more than 65535 methods in one server".into());
+        }
+        let number = self.services.len() as u16;
+        for (index, method) in service.methods.iter().enumerate() {
+            let id = MethodId(self.entries.len() as u16);
+            self.by_name.insert(format!("{}/{}", service.name, method.name).into(), id);
+            self.entries.push(Entry { service: number, index: index as u16 });
+        }
+        self.services.push(service);
+        Ok(number)
+    }
+
+    /// The method with the full name `package.Service/Method`.
+    pub fn find(&self, name: &str) -> Option<MethodId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Number of the service and index of the method in it.
+    ///
+    /// # Panics
+    /// If `id` is not of this table.
+    pub fn place(&self, id: MethodId) -> (u16, u16) {
+        let entry = self.entries[usize::from(id.0)];
+        (entry.service, entry.index)
+    }
+
+    /// What is known of the method.
+    ///
+    /// # Panics
+    /// If `id` is not of this table.
+    pub fn info(&self, id: MethodId) -> &'static MethodInfo {
+        let (service, index) = self.place(id);
+        &self.services[usize::from(service)].methods[usize::from(index)]
+    }
+
+    /// The full name, `package.Service/Method`.
+    pub fn full_name(&self, id: MethodId) -> String {
+        let (service, _) = self.place(id);
+        format!("{}/{}", self.services[usize::from(service)].name, self.info(id).name)
+    }
+
+    /// The services, in the order in which they were added.
+    pub fn services(&self) -> &[&'static ServiceInfo] {
+        &self.services
+    }
+
+    /// How many methods there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no method.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Says that `name` is unknown and what to look at: the service, or the methods that it has.
+    pub fn unknown(&self, name: &str) -> crate::Status {
+        let service = name.split_once('/').map_or(name, |(service, _)| service);
+        let text = match self.services.iter().find(|known| known.name == service) {
+            Some(known) => {
+                let methods: Vec<_> = known.methods.iter().map(|method| method.name).collect();
+                format!("unknown method {name}: {} has {}", known.name, methods.join(", "))
+            }
+            None => format!("unknown service {service}"),
+        };
+        crate::Status::unimplemented(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CALC: ServiceInfo = ServiceInfo {
+        name: "calc.Calc",
+        methods: &[MethodInfo::new("Add", Kind::Unary), MethodInfo::new("Note", Kind::Unary).oneway()],
+        descriptor: &[],
+    };
+
+    #[test]
+    fn names_lead_to_places_and_back() {
+        let mut table = MethodTable::default();
+        assert_eq!(table.add(&CALC), Ok(0));
+        assert!(table.add(&CALC).unwrap_err().contains("twice"));
+        let note = table.find("calc.Calc/Note").unwrap();
+        assert_eq!(table.place(note), (0, 1));
+        assert_eq!(table.full_name(note), "calc.Calc/Note");
+        assert!(table.info(note).oneway);
+        assert_eq!(table.find("calc.Calc/Nope"), None);
+        assert!(table.unknown("calc.Calc/Nope").message().contains("has Add, Note"));
+        assert!(table.unknown("x.Y/Z").message().contains("unknown service x.Y"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The native wire as a client speaks it.
+
+use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
+use crate::{
+    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, Status,
+    wire::{CallId, ClientEvent, Codec},
+};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// One connection's machine.
+///
+/// The client chooses the numbers of calls and methods; which calls are in flight is the driver's to know.
+#[derive(Debug)]
+pub struct Client {
+    framer: Framer,
+    limits: Limits,
+    peer: PeerSettings,
+    greeted: bool,
+}
+
+/// What a client says of a call before its first message.
+#[derive(Clone, Copy, Debug)]
+pub struct Open<'a> {
+    /// Number that [`Client::method`] gave to the method.
+    pub method: u16,
+    /// How the messages are written.
+    pub codec: Codec,
+    /// Time that is left for the call; rounded up to whole milliseconds.
+    pub timeout: Option<Duration>,
+    /// What the caller adds.
+    pub metadata: &'a Metadata,
+    /// No reply is wanted.
+    pub oneway: bool,
+    /// Whether messages follow after the first.
+    pub more: bool,
+}
+
+impl Client {
+    /// A machine for a connection that was just opened.
+    pub fn new(limits: Limits) -> Client {
+        Client { framer: Framer::default(), limits, peer: PeerSettings::default(), greeted: false }
+    }
+
+    /// Writes the preface; once, before anything else.
+    pub fn greet(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.greeted, true) {
+            frame::put_preface(&self.limits, out);
+        }
+    }
+
+    /// Gives `name` the number `number` on this connection; once, before the first call of the method.
+    pub fn method(&mut self, number: u16, name: &str, out: &mut Outbox) {
+        let tail = out.tail();
+        Header { len: name.len() as u32, kind: kind::METHOD, flags: 0, aux: number, id: 0 }.put(tail);
+        tail.extend_from_slice(name.as_bytes());
+    }
+
+    /// Begins a call, with its first message if it has one.
+    ///
+    /// # Errors
+    /// A message larger than the peer announced that it takes, or metadata over the limit.
+    #[inline]
+    pub fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let metadata_len = open.metadata.encoded_len();
+        if metadata_len > (self.limits.metadata_bytes_max as usize).min(usize::from(u16::MAX)) {
+            return Err(Status::resource_exhausted(format!(
+                "request metadata of {metadata_len} bytes is over the limit of {} bytes (metadata_bytes_max)",
+                self.limits.metadata_bytes_max
+            )));
+        }
+        let message_len = first.map_or(0, Bytes::len);
+        self.check_size(message_len)?;
+        let mut flags = 0;
+        flags |= if open.more { 0 } else { flag::END };
+        flags |= if first.is_some() { flag::MESSAGE } else { 0 };
+        flags |= if open.oneway { flag::ONEWAY } else { 0 };
+        let tail = out.tail();
+        let len = (CALL_FIXED + metadata_len + message_len) as u32;
+        Header { len, kind: kind::CALL, flags, aux: open.method, id }.put(tail);
+        let mut fixed = [0u8; CALL_FIXED];
+        fixed[..4].copy_from_slice(&timeout_ms(open.timeout).to_le_bytes());
+        fixed[4] = open.codec as u8;
+        fixed[6..].copy_from_slice(&(metadata_len as u16).to_le_bytes());
+        tail.extend_from_slice(&fixed);
+        if metadata_len > 0 {
+            open.metadata.encode(tail);
+        }
+        if let Some(first) = first {
+            out.put(first);
+        }
+        Ok(())
+    }
+
+    /// Sends a further message.
+    ///
+    /// # Errors
+    /// A message larger than the peer announced that it takes.
+    pub fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) -> Result<(), Status> {
+        self.check_size(item.len())?;
+        Header { len: item.len() as u32, kind: kind::ITEM, flags: 0, aux: 0, id }.put(out.tail());
+        out.put(item);
+        Ok(())
+    }
+
+    /// Says that no more messages follow.
+    pub fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+        frame::put_empty(kind::END, flag::END, 0, id, out);
+    }
+
+    /// Gives up on a call.
+    pub fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        frame::put_empty(kind::CANCEL, 0, 0, id, out);
+    }
+
+    /// Lets the server send `bytes` more of a stream.
+    pub fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+        frame::put_credit(id, bytes, out);
+    }
+
+    /// Asks the server for a sign of life.
+    pub fn ping(&mut self, out: &mut Outbox) {
+        frame::put_empty(kind::PING, 0, 0, 0, out);
+    }
+
+    /// Calls that may be in flight: the least of both sides' limits.
+    pub fn calls_max(&self) -> u32 {
+        self.peer.calls_max.min(self.limits.calls_max)
+    }
+
+    /// Bytes that may be sent of a new stream before the server gave credit.
+    pub fn send_window(&self) -> u32 {
+        self.peer.window
+    }
+
+    /// Takes the next whole unit from `input`; none means that more bytes are needed.
+    ///
+    /// # Errors
+    /// Bytes after which the stream cannot be followed any more.
+    #[inline]
+    pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        loop {
+            let header = match self.framer.next(input, &self.limits)? {
+                Next::Wait => return Ok(None),
+                Next::Frame(header) => header,
+                Next::TooLarge(header) => match header.kind {
+                    kind::REPLY | kind::ITEM | kind::HEAD => return Ok(Some(self.refuse(header, out))),
+                    kind::SETTINGS..=kind::GO_AWAY => {
+                        return Err(Fatal(format!(
+                            "a frame of kind {} with {} bytes",
+                            header.kind, header.len
+                        )));
+                    }
+                    _ => continue,
+                },
+            };
+            let len = header.len as usize;
+            let id = header.id;
+            let event = match header.kind {
+                kind::REPLY | kind::ITEM if header.len > self.limits.message_bytes_max => {
+                    input.skip(len);
+                    return Ok(Some(self.refuse(header, out)));
+                }
+                kind::REPLY | kind::ITEM if header.has(flag::COMPRESSED) => {
+                    return Err(Fatal("a compressed reply that nobody asked for".into()));
+                }
+                kind::REPLY => return Ok(Some(ClientEvent::Reply { id, item: input.take(len) })),
+                kind::ITEM => return Ok(Some(ClientEvent::Item { id, item: input.take(len) })),
+                _ => self.control(header, &input.rest()[..len], out)?,
+            };
+            input.skip(len);
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn control(
+        &mut self,
+        header: Header,
+        body: &[u8],
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Fatal> {
+        let id = header.id;
+        Ok(match header.kind {
+            kind::SETTINGS => {
+                let before = self.peer.window;
+                frame::parse_settings(body, &mut self.peer)?;
+                let bytes = self.peer.window.saturating_sub(before);
+                (bytes > 0).then_some(ClientEvent::WindowGrew { bytes })
+            }
+            kind::HEAD => {
+                let metadata = Metadata::decode(body, self.limits.metadata_entries_max as usize)
+                    .map_err(|error| Fatal(format!("wrong reply metadata: {error}")))?;
+                Some(ClientEvent::Head { id, metadata })
+            }
+            kind::END => {
+                let end = frame::parse_end(header.aux, body, &self.limits)?;
+                Some(ClientEvent::End { id, end: end.map_err(|status| status.with_origin(Origin::Peer)) })
+            }
+            kind::CREDIT => Some(ClientEvent::Credit { id, bytes: frame::parse_credit(body)? }),
+            kind::PING if header.has(flag::END) => Some(ClientEvent::Pong),
+            kind::PING => {
+                frame::put_empty(kind::PING, flag::END, 0, id, out);
+                None
+            }
+            kind::GO_AWAY => {
+                let code = match Code::from_number(header.aux) {
+                    Code::Ok | Code::Unknown => Code::Unavailable,
+                    code => code,
+                };
+                let status = Status::new(code, String::from_utf8_lossy(body))
+                    .with_origin(Origin::Peer)
+                    .with_retry(Retry::Safe);
+                Some(ClientEvent::GoAway { status })
+            }
+            _ => None,
+        })
+    }
+
+    /// A reply over our limit ends the call here and tells the server to stop.
+    fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
+        self.cancel(header.id, out);
+        let status = frame::too_large("a reply", header.len, self.limits.message_bytes_max);
+        ClientEvent::End { id: header.id, end: Err(status) }
+    }
+
+    #[inline]
+    fn check_size(&self, bytes: usize) -> Result<(), Status> {
+        if bytes > self.peer.message_bytes_max as usize {
+            return Err(frame::too_large("a request", bytes as u32, self.peer.message_bytes_max));
+        }
+        Ok(())
+    }
+}
+
+/// Whole milliseconds, rounded up; 0 on the wire means no deadline, so an expired one becomes 1.
+fn timeout_ms(timeout: Option<Duration>) -> u32 {
+    timeout
+        .map_or(0, |timeout| u32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1))
+}

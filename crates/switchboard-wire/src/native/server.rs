@@ -1,0 +1,272 @@
+//! The native wire as a server speaks it.
+
+use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
+use crate::{
+    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Status,
+    wire::{CallId, Codec, Head, ServerEvent, ServerWire},
+};
+use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
+
+/// One connection's machine.
+///
+/// It keeps the method numbers that the client gave and what the client announced; which calls are in flight
+/// is the driver's to know.
+#[derive(Debug)]
+pub struct Server {
+    framer: Framer,
+    limits: Limits,
+    table: Arc<MethodTable>,
+    /// By the client's number: the method, or the name that nobody has.
+    methods: Vec<Option<Result<MethodId, Box<str>>>>,
+    peer: PeerSettings,
+    greeted: bool,
+    draining: bool,
+}
+
+impl Server {
+    /// A machine for a connection that was just accepted.
+    pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
+        Server {
+            framer: Framer::default(),
+            limits,
+            table,
+            methods: Vec::new(),
+            peer: PeerSettings::default(),
+            greeted: false,
+            draining: false,
+        }
+    }
+
+    /// Largest message that the client takes, in bytes.
+    pub fn peer_message_bytes_max(&self) -> u32 {
+        self.peer.message_bytes_max
+    }
+
+    fn open(&mut self, header: Header, input: &mut Input) -> Result<ServerEvent, Fatal> {
+        let id = header.id;
+        let body_len = header.len as usize;
+        let Some(fixed) = input.rest()[..body_len].first_chunk::<CALL_FIXED>().copied() else {
+            return Err(Fatal(format!("CALL of {body_len} bytes is cut short")));
+        };
+        let metadata_len = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
+        if CALL_FIXED + metadata_len > body_len {
+            return Err(Fatal("CALL is shorter than its metadata".into()));
+        }
+        let head = self.head_of(header, fixed, &input.rest()[CALL_FIXED..CALL_FIXED + metadata_len]);
+        let message_len = body_len - CALL_FIXED - metadata_len;
+        let head = match head {
+            Ok(head) if message_len <= self.limits.message_bytes_max as usize => head,
+            Ok(_) => {
+                input.skip(body_len);
+                let status = frame::too_large("a request", message_len as u32, self.limits.message_bytes_max);
+                return Ok(ServerEvent::Refused { id, status });
+            }
+            Err(status) => {
+                input.skip(body_len);
+                return Ok(ServerEvent::Refused { id, status });
+            }
+        };
+        input.skip(CALL_FIXED + metadata_len);
+        let first = header.has(flag::MESSAGE).then(|| input.take(message_len));
+        if first.is_none() {
+            input.skip(message_len);
+        }
+        Ok(ServerEvent::Open { id, head, first, more: !header.has(flag::END) })
+    }
+
+    #[inline]
+    fn head_of(&self, header: Header, fixed: [u8; CALL_FIXED], metadata: &[u8]) -> Result<Head, Status> {
+        if self.draining {
+            return Err(Status::unavailable("the server is going away").with_retry(crate::Retry::Safe));
+        }
+        let method = match self.methods.get(usize::from(header.aux)) {
+            Some(Some(Ok(method))) => *method,
+            Some(Some(Err(name))) => return Err(self.table.unknown(name)),
+            _ => {
+                return Err(Status::internal(format!("method number {} was never given a name", header.aux)));
+            }
+        };
+        let codec = Codec::from_number(fixed[4])
+            .ok_or_else(|| Status::unimplemented(format!("codec number {} is not known here", fixed[4])))?;
+        if header.has(flag::COMPRESSED) || fixed[5] != 0 {
+            return Err(Status::unimplemented(format!(
+                "encoding number {} is not taken on the native wire; send identity",
+                fixed[5]
+            )));
+        }
+        let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
+        let metadata = if metadata.is_empty() {
+            Metadata::new()
+        } else if metadata.len() > self.limits.metadata_bytes_max as usize {
+            return Err(Status::resource_exhausted(format!(
+                "request metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
+                metadata.len(),
+                self.limits.metadata_bytes_max
+            )));
+        } else {
+            Metadata::decode(metadata, self.limits.metadata_entries_max as usize)?
+        };
+        Ok(Head {
+            method,
+            codec,
+            timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
+            metadata,
+            oneway: header.has(flag::ONEWAY),
+        })
+    }
+
+    /// Notes the number that the client gives a method.
+    fn name_method(&mut self, number: u16, name: &[u8]) -> Result<(), Fatal> {
+        if number >= self.limits.methods_max {
+            return Err(Fatal(format!(
+                "method number {number} is over the limit of {} (methods_max)",
+                self.limits.methods_max
+            )));
+        }
+        let at = usize::from(number);
+        if self.methods.len() <= at {
+            self.methods.resize(at + 1, None);
+        }
+        let name = String::from_utf8_lossy(frame_text(name));
+        self.methods[at] = Some(self.table.find(&name).ok_or_else(|| name.into()));
+        Ok(())
+    }
+
+    /// Handles frames that make no event.
+    fn control(
+        &mut self,
+        header: Header,
+        input: &mut Input,
+        out: &mut Outbox,
+    ) -> Result<Option<ServerEvent>, Fatal> {
+        let len = header.len as usize;
+        let body = &input.rest()[..len];
+        let event = match header.kind {
+            kind::SETTINGS => {
+                frame::parse_settings(body, &mut self.peer)?;
+                None
+            }
+            kind::METHOD => {
+                let name = body.to_vec();
+                self.name_method(header.aux, &name)?;
+                None
+            }
+            kind::END => Some(ServerEvent::HalfClose { id: header.id }),
+            kind::CANCEL => Some(ServerEvent::Cancel { id: header.id }),
+            kind::CREDIT => Some(ServerEvent::Credit { id: header.id, bytes: frame::parse_credit(body)? }),
+            kind::PING if header.has(flag::END) => Some(ServerEvent::Pong),
+            kind::PING => {
+                frame::put_empty(kind::PING, flag::END, 0, header.id, out);
+                None
+            }
+            // Unknown kinds are for later versions to use; GO_AWAY from a client says that it sends no more.
+            _ => None,
+        };
+        input.skip(len);
+        Ok(event)
+    }
+}
+
+/// Names longer than this are no names of ours; the cut one will be unknown.
+fn frame_text(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(1024)]
+}
+
+impl ServerWire for Server {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    #[inline]
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        if !self.greeted {
+            self.greeted = true;
+            frame::put_preface(&self.limits, out);
+        }
+        loop {
+            let header = match self.framer.next(input, &self.limits)? {
+                Next::Wait => return Ok(None),
+                Next::Frame(header) => header,
+                Next::TooLarge(header) => match header.kind {
+                    kind::CALL | kind::ITEM => {
+                        let status = frame::too_large("a request", header.len, self.limits.message_bytes_max);
+                        return Ok(Some(ServerEvent::Refused { id: header.id, status }));
+                    }
+                    kind::SETTINGS..=kind::GO_AWAY => {
+                        return Err(Fatal(format!(
+                            "a frame of kind {} with {} bytes",
+                            header.kind, header.len
+                        )));
+                    }
+                    _ => continue,
+                },
+            };
+            match header.kind {
+                kind::CALL => return self.open(header, input).map(Some),
+                kind::ITEM => {
+                    let len = header.len as usize;
+                    if header.len > self.limits.message_bytes_max || header.has(flag::COMPRESSED) {
+                        input.skip(len);
+                        let status = if header.has(flag::COMPRESSED) {
+                            Status::unimplemented("compressed messages are not taken on the native wire")
+                        } else {
+                            frame::too_large("a request", header.len, self.limits.message_bytes_max)
+                        };
+                        return Ok(Some(ServerEvent::Refused { id: header.id, status }));
+                    }
+                    return Ok(Some(ServerEvent::Item { id: header.id, item: input.take(len) }));
+                }
+                _ => {
+                    if let Some(event) = self.control(header, input, out)? {
+                        return Ok(Some(event));
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+        Header { len: item.len() as u32, kind: kind::REPLY, flags: flag::END, aux: 0, id }.put(out.tail());
+        out.put(item);
+    }
+
+    fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox) {
+        let tail = out.tail();
+        Header { len: metadata.encoded_len() as u32, kind: kind::HEAD, flags: 0, aux: 0, id }.put(tail);
+        metadata.encode(tail);
+    }
+
+    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+        Header { len: item.len() as u32, kind: kind::ITEM, flags: 0, aux: 0, id }.put(out.tail());
+        out.put(item);
+    }
+
+    fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
+        frame::put_end(id, end, out);
+    }
+
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+        frame::put_credit(id, bytes, out);
+    }
+
+    fn ping(&mut self, out: &mut Outbox) {
+        frame::put_empty(kind::PING, 0, 0, 0, out);
+    }
+
+    fn drain(&mut self, reason: &str, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.draining, true) {
+            let reason = frame::cut(reason, 1024);
+            let tail = out.tail();
+            let len = reason.len() as u32;
+            let aux = crate::Code::Unavailable.number();
+            Header { len, kind: kind::GO_AWAY, flags: 0, aux, id: 0 }.put(tail);
+            tail.extend_from_slice(reason.as_bytes());
+        }
+    }
+
+    fn send_window(&self) -> u32 {
+        self.peer.window
+    }
+}

@@ -1,0 +1,163 @@
+//! Bytes to be written: small ones gathered in one tail, large ones chained without a copy.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::{collections::VecDeque, io::IoSlice};
+
+/// Larger payloads are chained, smaller ones copied into the tail: below it a copy is cheaper than another
+/// part in the vectored write and another reference count.
+const COPY_MAX: usize = 8 << 10;
+/// A first write is this large at the least, so that a batch of small frames grows the tail once.
+const TAIL_BYTES: usize = 16 << 10;
+/// A tail that grew past this is not kept for the next batch.
+const TAIL_KEEP_MAX: usize = 256 << 10;
+
+/// What a connection still has to write, in order.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    parts: VecDeque<Bytes>,
+    parts_bytes: usize,
+    tail: BytesMut,
+}
+
+impl Outbox {
+    /// An empty outbox; it allocates with the first bytes.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// The end of the outbox, to append small things to.
+    #[inline]
+    pub fn tail(&mut self) -> &mut BytesMut {
+        if self.tail.capacity() == 0 {
+            self.tail.reserve(TAIL_BYTES);
+        }
+        &mut self.tail
+    }
+
+    /// Appends a payload: small ones are copied, large ones chained.
+    #[inline]
+    pub fn put(&mut self, payload: &Bytes) {
+        if payload.len() <= COPY_MAX {
+            self.tail().extend_from_slice(payload);
+        } else {
+            self.chain(payload.clone());
+        }
+    }
+
+    fn chain(&mut self, payload: Bytes) {
+        if !self.tail.is_empty() {
+            let part = self.tail.split().freeze();
+            self.parts_bytes += part.len();
+            self.parts.push_back(part);
+        }
+        self.parts_bytes += payload.len();
+        self.parts.push_back(payload);
+    }
+
+    /// Bytes not written yet.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.parts_bytes + self.tail.len()
+    }
+
+    /// Whether everything is written.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `slices` with the front of the outbox for one vectored write; says how many it filled.
+    pub fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let tail = (!self.tail.is_empty()).then_some(&self.tail[..]);
+        let parts = self.parts.iter().map(|part| &part[..]).chain(tail);
+        let mut filled = 0;
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Drops the first `written` bytes.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn advance(&mut self, mut written: usize) {
+        while let Some(part) = self.parts.front_mut() {
+            if written < part.len() {
+                part.advance(written);
+                self.parts_bytes -= written;
+                return;
+            }
+            written -= part.len();
+            self.parts_bytes -= part.len();
+            self.parts.pop_front();
+        }
+        if written == self.tail.len() {
+            self.tail.clear();
+            if self.tail.capacity() > TAIL_KEEP_MAX {
+                self.tail = BytesMut::new();
+            }
+        } else {
+            self.tail.advance(written);
+        }
+    }
+
+    /// Gives an emptied tail's memory away, for instance to a pool; nothing while bytes wait.
+    pub fn release(&mut self) -> Option<BytesMut> {
+        (self.is_empty() && self.tail.capacity() > 0).then(|| {
+            self.parts = VecDeque::new();
+            std::mem::take(&mut self.tail)
+        })
+    }
+
+    /// Takes memory for the tail from a pool.
+    pub fn adopt(&mut self, buffer: BytesMut) {
+        if self.tail.capacity() == 0 {
+            self.tail = buffer;
+        }
+    }
+
+    /// Everything in one piece; for tests and for peers in memory.
+    pub fn take_all(&mut self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len());
+        for part in self.parts.drain(..) {
+            all.extend_from_slice(&part);
+        }
+        all.extend_from_slice(&self.tail);
+        self.parts_bytes = 0;
+        self.tail.clear();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_kept_across_copies_and_chains_whatever_is_written_at_once() {
+        for step in [1, 7, 5000, 100_000] {
+            let mut outbox = Outbox::new();
+            let mut expected = Vec::new();
+            for size in [3usize, 9000, 0, 12, 20_000, 8192, 8193, 1] {
+                let payload = Bytes::from(vec![size as u8; size]);
+                outbox.put(&payload);
+                outbox.tail().extend_from_slice(b"/");
+                expected.extend_from_slice(&payload);
+                expected.push(b'/');
+            }
+            let mut written = Vec::new();
+            while !outbox.is_empty() {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let filled = outbox.fill(&mut slices);
+                let batch: Vec<u8> =
+                    slices[..filled].iter().flat_map(|slice| slice.iter().copied()).take(step).collect();
+                written.extend_from_slice(&batch);
+                outbox.advance(batch.len());
+            }
+            assert_eq!(written, expected);
+            assert!(outbox.release().is_some() && outbox.release().is_none());
+        }
+    }
+}

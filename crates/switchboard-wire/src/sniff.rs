@@ -1,0 +1,127 @@
+//! Which protocol a connection speaks, by its first bytes.
+//!
+//! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
+//! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
+
+use crate::native;
+
+/// Most bytes that any entry needs, the HTTP request line aside.
+pub const PEEK_MAX: usize = 64;
+
+/// What an entry says of a prefix.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It needs more bytes.
+    More,
+    /// It is not this protocol.
+    No,
+    /// It is.
+    Yes,
+}
+
+/// The protocols that a server tells apart.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// HTTP/1.1: Connect, gRPC-Web, JSON.
+    Http1,
+    /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
+    Http2,
+    /// The native wire.
+    Native,
+}
+
+impl Protocol {
+    /// The name in metrics and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Http1 => "http1",
+            Protocol::Http2 => "http2",
+            Protocol::Native => "native",
+        }
+    }
+}
+
+/// The outcome of [`sniff`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sniffed {
+    /// More bytes are needed.
+    More,
+    /// This one.
+    Protocol(Protocol),
+    /// None of those that are known.
+    Unknown,
+}
+
+/// The one list: protocols in the order in which they are asked.
+const ENTRIES: [(Protocol, fn(&[u8]) -> Verdict); 3] =
+    [(Protocol::Native, is_native), (Protocol::Http2, is_http2), (Protocol::Http1, is_http1)];
+
+/// Decides by the bytes that have arrived so far, however few.
+pub fn sniff(prefix: &[u8]) -> Sniffed {
+    let mut open = prefix.is_empty();
+    for (protocol, entry) in ENTRIES {
+        match entry(prefix) {
+            Verdict::Yes => return Sniffed::Protocol(protocol),
+            Verdict::More => open = true,
+            Verdict::No => {}
+        }
+    }
+    if open && prefix.len() < PEEK_MAX { Sniffed::More } else { Sniffed::Unknown }
+}
+
+fn is_native(prefix: &[u8]) -> Verdict {
+    starts(prefix, &native::MAGIC)
+}
+
+fn is_http2(prefix: &[u8]) -> Verdict {
+    starts(prefix, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+}
+
+/// An upper-case token of at most 16 letters and a blank: the method of a request line. `PRI` is HTTP/2's.
+fn is_http1(prefix: &[u8]) -> Verdict {
+    let token = prefix.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    match prefix.get(token) {
+        _ if token > 16 => Verdict::No,
+        None => Verdict::More,
+        Some(b' ') if token > 0 && &prefix[..token] != b"PRI" => Verdict::Yes,
+        Some(_) => Verdict::No,
+    }
+}
+
+fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
+    let known = prefix.len().min(wanted.len());
+    match prefix[..known] == wanted[..known] {
+        true if known == wanted.len() => Verdict::Yes,
+        true => Verdict::More,
+        false => Verdict::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_is_known_whatever_the_split() {
+        let cases: [(&[u8], Protocol); 4] = [
+            (b"\xF5SWB\x01\0\0\0", Protocol::Native),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
+            (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
+            (b"GET / HTTP/1.1\r\n", Protocol::Http1),
+        ];
+        for (bytes, protocol) in cases {
+            let first =
+                (0..=bytes.len()).map(|end| sniff(&bytes[..end])).find(|sniffed| *sniffed != Sniffed::More);
+            assert_eq!(first, Some(Sniffed::Protocol(protocol)));
+        }
+    }
+
+    #[test]
+    fn other_first_bytes_are_unknown_at_once() {
+        for bytes in [&b"\x16\x03\x01"[..], b"hello ", b"\0", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"] {
+            assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
+        }
+        assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);
+    }
+}

@@ -1,0 +1,232 @@
+//! The contract of a wire: one protocol, one role, one connection.
+//!
+//! The driver reads bytes into an [`Input`] and calls `recv` until it has no more events; every event is
+//! handled before the next is asked for. Commands append bytes to the [`Outbox`]; the driver writes them when
+//! the read side is drained. A machine that returns [`Fatal`] is finished: the driver writes what is in the
+//! outbox and closes.
+
+use crate::{Input, Metadata, MethodId, Outbox, Status};
+use bytes::Bytes;
+use std::{fmt, time::Duration};
+
+/// The number of a call on its connection, as the wire has it.
+pub type CallId = u32;
+
+/// How the bytes of a message are to be read; the numbers are those of the native wire.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Codec {
+    /// Protocol Buffers.
+    Proto = 1,
+    /// JSON; for protobuf messages the canonical mapping.
+    Json = 2,
+    /// postcard, for serde types between Rust programs.
+    Postcard = 3,
+}
+
+impl Codec {
+    /// Every codec, in the order of the numbers.
+    pub const ALL: [Codec; 3] = [Codec::Proto, Codec::Json, Codec::Postcard];
+
+    /// The codec with this number.
+    #[inline]
+    pub fn from_number(number: u8) -> Option<Codec> {
+        match number {
+            1 => Some(Codec::Proto),
+            2 => Some(Codec::Json),
+            3 => Some(Codec::Postcard),
+            _ => None,
+        }
+    }
+
+    /// The name in messages, options and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Proto => "proto",
+            Codec::Json => "json",
+            Codec::Postcard => "postcard",
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How the bytes of a message are compressed; the numbers are those of the native wire.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Encoding {
+    /// Not at all.
+    Identity = 0,
+    /// RFC 1952.
+    Gzip = 1,
+    /// RFC 8878.
+    Zstd = 2,
+}
+
+/// What a caller says of a call before its first message.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The method, by its number in the table of the server.
+    pub method: MethodId,
+    /// How the messages are to be read, and how replies are to be written.
+    pub codec: Codec,
+    /// Time that is left for the call; none means no deadline.
+    pub timeout: Option<Duration>,
+    /// What the caller added.
+    pub metadata: Metadata,
+    /// No reply is wanted.
+    pub oneway: bool,
+}
+
+/// What arrived at a server.
+#[derive(Debug)]
+pub enum ServerEvent {
+    /// A call begins. `first` is its first message; without `more` it is also the last.
+    Open {
+        /// Number of the call.
+        id: CallId,
+        /// What the caller says of it.
+        head: Head,
+        /// The first message, if it came along.
+        first: Option<Bytes>,
+        /// Whether messages may follow.
+        more: bool,
+    },
+    /// A further message.
+    Item {
+        /// Number of the call.
+        id: CallId,
+        /// The message.
+        item: Bytes,
+    },
+    /// The caller sends no more messages.
+    HalfClose {
+        /// Number of the call.
+        id: CallId,
+    },
+    /// The caller gave up.
+    Cancel {
+        /// Number of the call.
+        id: CallId,
+    },
+    /// The caller can take so many more bytes of messages.
+    Credit {
+        /// Number of the call.
+        id: CallId,
+        /// Bytes granted on top of those granted before.
+        bytes: u32,
+    },
+    /// What came for the call cannot be taken: the driver ends it with this status.
+    Refused {
+        /// Number of the call.
+        id: CallId,
+        /// Why.
+        status: Status,
+    },
+    /// The peer answered a ping.
+    Pong,
+}
+
+/// What arrived at a client.
+#[derive(Debug)]
+pub enum ClientEvent {
+    /// Reply metadata, before any message.
+    Head {
+        /// Number of the call.
+        id: CallId,
+        /// What the server sent.
+        metadata: Metadata,
+    },
+    /// The only message and the end of a call that succeeded.
+    Reply {
+        /// Number of the call.
+        id: CallId,
+        /// The message.
+        item: Bytes,
+    },
+    /// A message of a stream.
+    Item {
+        /// Number of the call.
+        id: CallId,
+        /// The message.
+        item: Bytes,
+    },
+    /// The end, with trailers or the reason.
+    End {
+        /// Number of the call.
+        id: CallId,
+        /// Trailers of a call that succeeded, or why it did not.
+        end: Result<Metadata, Status>,
+    },
+    /// The server can take so many more bytes of messages.
+    Credit {
+        /// Number of the call.
+        id: CallId,
+        /// Bytes granted on top of those granted before.
+        bytes: u32,
+    },
+    /// The windows of all calls, those in flight included, grow by so many bytes.
+    WindowGrew {
+        /// The growth.
+        bytes: u32,
+    },
+    /// The server takes no further call on this connection.
+    GoAway {
+        /// Why.
+        status: Status,
+    },
+    /// The peer answered a ping.
+    Pong,
+}
+
+/// The server's side of a protocol.
+pub trait ServerWire: Send {
+    /// The name in metrics and messages.
+    fn name(&self) -> &'static str;
+
+    /// Takes the next whole unit from `input`; none means that more bytes are needed.
+    ///
+    /// # Errors
+    /// Bytes after which the stream cannot be followed any more.
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal>;
+
+    /// Ends a call with its only message.
+    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
+
+    /// Sends reply metadata; at most once a call, before any message.
+    fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
+
+    /// Sends a message of a stream.
+    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
+
+    /// Ends a call.
+    fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox);
+
+    /// Lets the peer send `bytes` more of a stream.
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox);
+
+    /// Asks the peer for a sign of life.
+    fn ping(&mut self, out: &mut Outbox);
+
+    /// Tells the peer that no further call will be taken; `reason` is for people.
+    fn drain(&mut self, reason: &str, out: &mut Outbox);
+
+    /// Bytes that this side may send of a new stream before it gets credit.
+    fn send_window(&self) -> u32;
+}
+
+/// The protocol was broken beyond repair; the connection ends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fatal(pub String);
+
+impl fmt::Display for Fatal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Fatal {}
