@@ -1,7 +1,7 @@
 //! Runs foreign clients against the real binary.
 //!
-//! The cases are Python programs in `interop/python`, since the first foreign peer is Python's gRPC library; they
-//! start the server themselves, on a free port, and end it.
+//! The cases are Python programs in `interop/python`, since the first foreign peer is Python's gRPC library;
+//! they start the server themselves, on a free port, and end it.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Installs the foreign programs that the interop steps talk to, each at a fixed version.
 //!
-//! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their version
-//! is the wanted one. Nothing is installed into the system but Debian packages that are missing.
+//! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
+//! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

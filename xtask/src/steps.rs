@@ -195,7 +195,7 @@ fn clippy(run: &Run<'_>) -> Outcome {
 }
 
 fn doc(run: &Run<'_>) -> Outcome {
-    // Libraries only: the binary has the name of the main library, and their pages would overwrite each other.
+    // Libraries only: the binary has the name of the main library; their pages would overwrite each other.
     let mut command = run.workspace.cargo_command();
     command.args(["doc", "--workspace", "--lib", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     process::run(&mut command).into()
