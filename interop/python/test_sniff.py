@@ -5,6 +5,7 @@ limit is longer than any case waits shows that something else did.
 """
 
 import http.client
+import json
 import socket
 import struct
 import unittest
@@ -44,8 +45,8 @@ class SniffTest(unittest.TestCase):
     def assert_greeted(self, connection):
         answer = http.client.HTTPResponse(connection)
         answer.begin()
-        content = answer.read()
-        self.assertEqual((answer.status, content), (200, b'{"text":"hello Ada"}'))
+        content = json.loads(answer.read())
+        self.assertEqual((answer.status, content), (200, {"text": "hello Ada"}))
 
     def assert_closed(self, connection):
         """The peer closes without a word."""

@@ -1,7 +1,7 @@
 //! Rules that review should not have to discuss and that no compiler checks.
 //!
-//! Each rule is a function from the files of the project to complaints. What a rule needs to let pass is named
-//! in a list beside it, with the reason.
+//! Each rule is a function from the files of the project to complaints. What a rule needs to let pass is
+//! named in a list beside it, with the reason.
 
 mod names;
 mod source;
