@@ -1,8 +1,8 @@
 //! The developer command: `cargo xtask test` runs every kind of test that the project has.
 //!
-//! Only the standard library is used, so that the first run on a fresh machine compiles in seconds. `steps`
-//! is the list of what is checked, `peers` installs the foreign programs that some steps need, `tidy` enforces
-//! what review should not discuss, and `interop` runs those foreign programs against the real binary.
+//! Only the standard library is used, so that the first run on a fresh machine compiles in seconds.
+//! `steps` is the list of what is checked, `peers` installs the foreign programs that some steps need, `tidy`
+//! enforces what review should not discuss, and `interop` runs the foreign programs against the real binary.
 
 mod examples;
 mod interop;
