@@ -109,8 +109,14 @@ impl Tally {
     }
 
     /// Counts a call of an open loop that was due at `due`.
+    ///
+    /// One that is answered after the end adds its latency, but not to the throughput.
     fn note_due(&self, due: Instant, now: Instant, outcome: Result<(), String>) {
-        self.count(due >= self.begin, due, now, outcome);
+        if outcome.is_ok() && self.end.is_some_and(|end| now >= end) {
+            self.calls.set(self.calls.get() + 1);
+            return self.measured.borrow_mut().miss(now - due);
+        }
+        self.count(now >= self.begin, due, now, outcome);
     }
 
     fn count(&self, counted: bool, from: Instant, now: Instant, outcome: Result<(), String>) {
@@ -204,14 +210,11 @@ impl Arrivals {
         }
     }
 
-    /// Counts arrivals that were due before `end` and never taken.
+    /// Counts arrivals that were never taken, with the time they had waited at the `end`.
     pub(super) fn drain(&self, tally: &Tally, end: Instant) {
         let mut measured = tally.measured.borrow_mut();
         for number in self.taken.get()..self.issued.get() {
-            let due = self.due(number);
-            if due >= tally.begin && due < end {
-                measured.miss(end - due);
-            }
+            measured.miss(end.saturating_duration_since(self.due(number)));
         }
     }
 }

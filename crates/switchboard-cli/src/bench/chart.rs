@@ -34,7 +34,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
         let top = at as f64 * ROW + 4.0;
         let middle = top + BAR / 2.0 + 5.0;
         // The longest bar leaves room for its value.
-        let length = (bar.value.max(0.0) / most * (WIDTH - LABEL - 150.0)).max(1.0);
+        let length = (bar.value.max(0.0) / most * (WIDTH - LABEL - 220.0)).max(1.0);
         let _ = writeln!(
             svg,
             r#"<text x="{x:.0}" y="{middle:.0}" text-anchor="end">{label}</text>

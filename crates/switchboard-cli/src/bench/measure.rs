@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Counts of one measurement, or of one worker's share of it.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// Latencies of successful calls, in nanoseconds, to three digits.
+    /// Latencies of successful calls, and of arrivals that were missed, in nanoseconds, to three digits.
     pub(super) latency: Histogram<u64>,
     /// Calls answered correctly in the measured time.
     pub(super) requests: u64,
@@ -14,7 +14,7 @@ pub(super) struct Measured {
     pub(super) errors: u64,
     /// The text of the first error.
     pub(super) first_error: Option<String>,
-    /// Open loop: arrivals that no caller was free for until the end.
+    /// Open loop: arrivals that were not answered by the end.
     pub(super) missed: u64,
     /// The time in which `requests` were answered.
     pub(super) elapsed: Duration,
@@ -45,7 +45,7 @@ impl Measured {
         self.record_latency(latency);
     }
 
-    /// Counts an arrival that was not served, by how long it had waited.
+    /// Counts an arrival that was not answered in time, by how long it waited.
     pub(super) fn miss(&mut self, waited: Duration) {
         self.missed += 1;
         self.record_latency(waited);

@@ -36,7 +36,7 @@ use subject::Subject;
 /// Measures what `args` ask for and reports it.
 ///
 /// # Errors
-/// When a server does not start or cannot be reached, a file cannot be written, or no call of a run succeeded.
+/// When a server does not start or cannot be reached, a file cannot be written, or calls failed; the report comes first.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     let common = args.kind.common();
     let machine = Machine::here();
@@ -60,9 +60,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     }
     // Standard output is either for programs or for people, never for both.
     print(&if to_stdout { json::render(&records) } else { report::render(&records) })?;
-    match records.iter().find(|record| record.ours.requests == 0) {
-        Some(record) => Err(format!("no call of {:?} succeeded", record.label)),
-        None => Ok(()),
+    match records.iter().flat_map(Record::sides).map(|(_, side)| side.errors).sum::<u64>() {
+        0 => Ok(()),
+        errors => Err(format!("{errors} calls failed: see the report for the first error of each run")),
     }
 }
 

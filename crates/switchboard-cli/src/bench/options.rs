@@ -73,7 +73,8 @@ pub(super) enum Kind {
 /// How much load to make at once.
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
-    /// Callers with one request outstanding each; a list measures each.
+    /// Callers with one request outstanding each, up to 100000; a list measures each
+    /// [default: 100; for `message` 100,1000,5000]
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u32).range(1..=100_000))]
     callers: Vec<u32>,
     /// Connections in total, shared by the callers [default: one for each core]
@@ -159,8 +160,11 @@ impl Run {
             (_, Call::Idle(_), _) => format!("{} idle connections", self.shape.connections()),
             ("connection", _, 1) => format!("one by one, {bytes}"),
             ("connection", _, callers) => format!("{callers} outstanding, {bytes}"),
-            (_, _, 1) => format!("1 caller, {bytes}"),
-            (_, _, callers) => format!("{callers} callers, {bytes}"),
+            (_, _, callers) => {
+                let plural = if callers == 1 { "" } else { "s" };
+                let rate = self.shape.rate.map_or(String::new(), |rate| format!(", {rate}/s due"));
+                format!("{callers} caller{plural}, {bytes}{rate}")
+            }
         }
     }
 }
@@ -307,6 +311,7 @@ mod tests {
         assert_eq!(labels("sizes").len(), 7);
         assert_eq!(labels("sizes")[6], "1 caller, 10 MB");
         assert_eq!(labels("connection"), ["one by one, 100 B", "1000 outstanding, 100 B"]);
+        assert_eq!(labels("echo --rate 50"), ["100 callers, 100 B, 50/s due"]);
         assert_eq!(labels("idle"), ["1000 idle connections"]);
     }
 

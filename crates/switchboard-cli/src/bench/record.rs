@@ -48,7 +48,7 @@ pub(super) struct Side {
     pub(super) max_us: f64,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// Open loop: arrivals that no caller was free for until the end.
+    /// Open loop: arrivals that were not answered by the end.
     pub(super) missed: u64,
     /// Idle connections: resident memory of the server for each.
     pub(super) bytes_per_connection: Option<f64>,
