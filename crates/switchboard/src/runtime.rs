@@ -8,6 +8,7 @@ mod pool;
 mod spin;
 
 pub use pool::spawn_cpu;
+pub use spin::keep_awake;
 pub(crate) use spin::traffic;
 
 use std::{

@@ -46,8 +46,9 @@ pub(crate) fn traffic(now: Instant) {
     }
 }
 
-/// Keeps this worker's runtime from sleeping until `span` has passed without traffic.
-pub(crate) async fn keep_awake(span: Duration) {
+/// Keeps the single-threaded runtime that polls it from sleeping until `span` has passed without traffic on this
+/// thread. [`run`](crate::run) starts it by itself; spawn it on runtimes of your own. Never ends unless `span` is zero.
+pub async fn keep_awake(span: Duration) {
     SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX });
     if span.is_zero() {
         return;
