@@ -120,22 +120,14 @@ impl Channel {
 
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
-        Begin {
-            channel: self.clone(),
-            method,
-            codec,
-            timeout: None,
-            metadata: Metadata::new(),
-            mistake: None,
-        }
-    }
-
-    /// The timeout that calls without their own get.
-    fn timeout(&self) -> Option<Duration> {
-        match &*self.0 {
-            Way::Local(_) => None,
-            Way::Remote(pool) => pool.timeout(),
-        }
+        let (target, timeout) = match &*self.0 {
+            Way::Local(_) => (Target::Channel(self.clone()), None),
+            Way::Remote(pool) => match pool.ready() {
+                Some(connection) => (Target::Connection(connection), pool.timeout()),
+                None => (Target::Channel(self.clone()), pool.timeout()),
+            },
+        };
+        Begin { target, method, codec, timeout, metadata: Metadata::new(), mistake: None }
     }
 }
 
@@ -150,13 +142,21 @@ impl fmt::Debug for Channel {
 
 /// What every kind of call has before it is sent.
 struct Begin {
-    channel: Channel,
+    target: Target,
     method: &'static ClientMethod,
     codec: Codec,
     timeout: Option<Duration>,
     metadata: Metadata,
     /// The first refused metadata; the call fails with it.
     mistake: Option<Status>,
+}
+
+/// Where a call goes: found out once, so that the usual call counts one reference.
+enum Target {
+    /// A connection has to be opened, or none is needed.
+    Channel(Channel),
+    /// This connection was ready when the call was made.
+    Connection(Arc<connection::Connection>),
 }
 
 impl Begin {
@@ -166,12 +166,24 @@ impl Begin {
         }
     }
 
-    /// The deadline: of the call, of the channel, and of the call being served, whichever is first.
+    /// When the call must have ended: by its own timeout and the deadline of the call being served.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        let own = self.timeout.or_else(|| self.channel.timeout()).map(|timeout| now + timeout);
+        let own = self.timeout.map(|timeout| now + timeout);
         match (own, context::deadline()) {
             (Some(own), Some(inherited)) => Some(own.min(inherited)),
             (own, inherited) => own.or(inherited),
+        }
+    }
+
+    /// Time that the call has from now on; the clock is only read when a deadline is inherited.
+    #[inline]
+    fn time_left(&self) -> Option<Duration> {
+        match context::deadline() {
+            None => self.timeout,
+            Some(inherited) => {
+                let left = inherited.saturating_duration_since(Instant::now());
+                Some(self.timeout.map_or(left, |own| own.min(left)))
+            }
         }
     }
 }

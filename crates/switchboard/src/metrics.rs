@@ -90,16 +90,22 @@ impl Metrics {
     }
 
     /// Counts a call that ended.
-    #[inline]
     pub(crate) fn record(&self, shard: usize, method: MethodId, code: Code, took: Duration) {
+        self.record_many(shard, method, 1, took);
+        if code != Code::Ok {
+            let cells = &self.shards[shard % self.shards.len()].methods[usize::from(method.0)];
+            cells.codes[code as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts calls that succeeded and took so long each.
+    #[inline]
+    pub(crate) fn record_many(&self, shard: usize, method: MethodId, calls: u64, took: Duration) {
         let cells = &self.shards[shard % self.shards.len()].methods[usize::from(method.0)];
         let nanoseconds = took.as_nanos() as u64;
         let bucket = (64 - (nanoseconds >> 10).leading_zeros() as usize).min(BUCKETS - 1);
-        cells.latency[bucket].fetch_add(1, Ordering::Relaxed);
-        cells.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        if code != Code::Ok {
-            cells.codes[code as usize].fetch_add(1, Ordering::Relaxed);
-        }
+        cells.latency[bucket].fetch_add(calls, Ordering::Relaxed);
+        cells.nanoseconds.fetch_add(nanoseconds * calls, Ordering::Relaxed);
     }
 
     #[cold]

@@ -59,6 +59,8 @@ struct Inner {
     woken: bool,
     /// No new calls: the server said so, or the connection has ended.
     closed: Option<Status>,
+    /// Calls whose timeout the task has to turn into a deadline: it reads the clock once for all of them.
+    fresh: Vec<(CallId, Duration)>,
     earliest: Option<Instant>,
 }
 
@@ -66,8 +68,7 @@ struct Inner {
 pub(super) struct Request<'a> {
     pub(super) method: &'static ClientMethod,
     pub(super) codec: Codec,
-    pub(super) deadline: Option<Instant>,
-    pub(super) now: Instant,
+    pub(super) timeout: Option<Duration>,
     pub(super) metadata: &'a Metadata,
 }
 
@@ -91,6 +92,7 @@ impl Connection {
             task: None,
             woken: false,
             closed: None,
+            fresh: Vec::new(),
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -210,31 +212,23 @@ impl Inner {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
         }
-        let timeout = match request.deadline {
-            None => None,
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(request.now);
-                if left.is_zero() {
-                    return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
-                }
-                Some(left)
-            }
-        };
+        if request.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
+        }
         if self.calls.len() >= self.wire.calls_max() as usize {
             let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         let method = self.number_of(request.method)?;
-        let id = self.calls.insert(Entry { deadline: request.deadline, state });
-        let open = Open { method, codec: request.codec, timeout, metadata: request.metadata, oneway, more };
+        let id = self.calls.insert(Entry { deadline: None, state });
+        let (codec, timeout) = (request.codec, request.timeout);
+        let open = Open { method, codec, timeout, metadata: request.metadata, oneway, more };
         if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
             self.calls.remove(id);
             return Err(status);
         }
-        if let Some(deadline) = request.deadline {
-            if self.earliest.is_none_or(|earliest| deadline < earliest) {
-                self.earliest = Some(deadline);
-            }
+        if let Some(timeout) = request.timeout {
+            self.fresh.push((id, timeout));
         }
         self.wake();
         Ok(id)
@@ -383,6 +377,19 @@ impl Inner {
         }
     }
 
+    /// Gives new calls their deadlines.
+    fn stamp(&mut self, now: Instant) {
+        let Inner { fresh, calls, earliest, .. } = self;
+        for (id, timeout) in fresh.drain(..) {
+            let Some(entry) = calls.get_mut(id) else { continue };
+            let deadline = now + timeout;
+            entry.deadline = Some(deadline);
+            if earliest.is_none_or(|earliest| deadline < earliest) {
+                *earliest = Some(deadline);
+            }
+        }
+    }
+
     /// Ends the calls whose deadline has passed.
     fn expire(&mut self, now: Instant, wake: &mut Vec<Waker>) {
         let mut next = None::<Instant>;
@@ -472,8 +479,9 @@ impl Task {
         if !inner.task.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             inner.task = Some(cx.waker().clone());
         }
-        if self.alarm.is_some() || inner.earliest.is_some() {
+        if self.alarm.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
             let now = Instant::now();
+            inner.stamp(now);
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
             }

@@ -1,7 +1,7 @@
 //! Calls with streams of requests, of replies, or both.
 
 use super::{
-    Begin, Way, call_options, local,
+    Begin, Target, Way, call_options, local,
     unary::{Response, answer_of},
 };
 use crate::{Codec, Metadata, Receiver, Result, Sender, Status, call::RequestBody, stream::Queue};
@@ -25,16 +25,16 @@ impl Begin {
             return Err(mistake);
         }
         let inbound = Arc::new(Queue::new(ROOM));
-        let channel = self.channel.clone();
-        match &*channel.0 {
-            Way::Remote(pool) => {
-                let connection = match pool.ready() {
-                    Some(connection) => connection,
-                    None => self.connection().await?,
-                };
-                connection.stream(&self.request(Instant::now()), message.as_ref(), &inbound, outbound)?;
+        let channel = match &self.target {
+            Target::Channel(channel) => Some(channel.clone()),
+            Target::Connection(_) => None,
+        };
+        match channel.as_ref().map(|channel| &*channel.0) {
+            None | Some(Way::Remote(_)) => {
+                let connection = self.connection().await?;
+                connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
             }
-            Way::Local(way) => {
+            Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),

@@ -1,7 +1,7 @@
 //! Calls with one reply, or none.
 
 use super::{
-    Begin, Way, call_options,
+    Begin, Target, Way, call_options,
     calls::Answer,
     connection::{Connection, Request},
 };
@@ -137,17 +137,16 @@ impl Raw {
         if let Some(mistake) = begin.mistake.take() {
             return Err(mistake);
         }
-        let channel = begin.channel.clone();
+        let channel = match &begin.target {
+            Target::Connection(connection) => {
+                let id = connection.unary(&begin.request(), &request, cx.waker())?;
+                let Target::Connection(connection) = begin.target else { unreachable!("matched above") };
+                return Ok(Raw::Waiting(Sent { connection, id: Some(id) }));
+            }
+            Target::Channel(channel) => channel.clone(),
+        };
         match &*channel.0 {
-            Way::Remote(pool) => match pool.ready() {
-                Some(connection) => {
-                    let now = Instant::now();
-                    let sent = begin.request(now);
-                    let id = connection.unary(&sent, &request, cx.waker())?;
-                    Ok(Raw::Waiting(Sent { connection, id: Some(id) }))
-                }
-                None => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
-            },
+            Way::Remote(_) => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
                 Ok(Raw::Local(Box::pin(async move { answer_of(called.await?) })))
@@ -156,43 +155,41 @@ impl Raw {
     }
 }
 
-impl Begin {
-    pub(super) fn request(&self, now: Instant) -> Request<'_> {
-        Request {
-            method: self.method,
-            codec: self.codec,
-            deadline: self.deadline(now),
-            now,
-            metadata: &self.metadata,
-        }
-    }
-}
-
 async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
     let connection = begin.connection().await?;
-    let sent = std::future::poll_fn(|cx| {
-        Poll::Ready(connection.unary(&begin.request(Instant::now()), &request, cx.waker()))
-    });
-    let id = sent.await?;
+    let id = std::future::poll_fn(|cx| Poll::Ready(connection.unary(&begin.request(), &request, cx.waker())))
+        .await?;
     Ok(Sent { connection, id: Some(id) })
 }
 
 impl Begin {
-    /// A connection within the call's deadline.
+    #[inline]
+    pub(super) fn request(&self) -> Request<'_> {
+        Request {
+            method: self.method,
+            codec: self.codec,
+            timeout: self.time_left(),
+            metadata: &self.metadata,
+        }
+    }
+
+    /// A connection, within the call's deadline; time spent here is taken off the timeout.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
-        let Way::Remote(pool) = &*self.channel.0 else {
+        let channel = match &self.target {
+            Target::Connection(connection) => return Ok(connection.clone()),
+            Target::Channel(channel) => channel,
+        };
+        let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("a local channel has no connections"));
         };
-        match self.deadline(Instant::now()) {
-            None => pool.connection().await,
-            Some(deadline) => {
-                if tokio::runtime::Handle::try_current().is_err() {
-                    return pool.connection().await;
-                }
+        let deadline = self.deadline(Instant::now());
+        match deadline {
+            Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {
                     Err(Status::deadline_exceeded("no connection within the call's deadline"))
                 })
             }
+            _ => pool.connection().await,
         }
     }
 }
@@ -225,17 +222,14 @@ impl OnewayCall {
         if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
         }
-        let channel = self.begin.channel.clone();
-        match &*channel.0 {
-            Way::Remote(pool) => {
-                let connection = match pool.ready() {
-                    Some(connection) => connection,
-                    None => self.begin.connection().await?,
-                };
-                connection.oneway(&self.begin.request(Instant::now()), &request)
+        if let Target::Channel(channel) = &self.begin.target {
+            let channel = channel.clone();
+            if let Way::Local(local) = &*channel.0 {
+                return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
             }
-            Way::Local(local) => local.call(&mut self.begin, RequestBody::One(request)).await.map(drop),
         }
+        let connection = self.begin.connection().await?;
+        connection.oneway(&self.begin.request(), &request)
     }
 }
 

@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    Input, Limits, Outbox,
+    Input, Limits, MethodId, Outbox,
     wire::{CallId, Head, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
@@ -37,7 +37,9 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 const FLUSH_BYTES: usize = 64 << 10;
 /// Parts of one vectored write.
 const PARTS_MAX: usize = 64;
-/// A handler that holds the turn for longer is named in a metric and a log line.
+/// Ready calls of one method in a row that share a reading of the clock, which costs as much as their dispatch.
+const WINDOW_MAX: u32 = 8;
+/// A method whose handlers hold the turn for longer is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
 /// After the last reply of a draining connection, how long the client gets to close it.
 const LINGER: Duration = Duration::from_millis(500);
@@ -59,7 +61,10 @@ pub(crate) struct Connection<W> {
     ready: Vec<u32>,
     /// Streams whose replies wait for the outbox to shrink.
     stalled: Vec<u32>,
+    /// When the clock was last read.
     now: Instant,
+    /// Calls that were ready at once since then, all of one method.
+    window: Option<(MethodId, u32)>,
     last_read: Instant,
     pinged: bool,
     alarm: Option<Instant>,
@@ -107,6 +112,7 @@ impl<W: ServerWire> Connection<W> {
             ready: Vec::new(),
             stalled: Vec::new(),
             now,
+            window: None,
             last_read: now,
             pinged: false,
             alarm: Some(now + shared.limits.idle_timeout()),
@@ -207,8 +213,12 @@ impl<W: ServerWire> Connection<W> {
         loop {
             match self.wire.recv(&mut input, &mut self.out) {
                 Ok(Some(event)) => self.event(event),
-                Ok(None) => break,
+                Ok(None) => {
+                    self.close_window();
+                    break;
+                }
                 Err(fatal) => {
+                    self.close_window();
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
@@ -297,6 +307,15 @@ impl<W: ServerWire> Connection<W> {
             .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
         let waker = self.calls.waker(index);
         let started = context::scope(deadline, || dispatch.start(call, &mut Context::from_waker(waker)));
+        if let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started {
+            self.calls.release(index);
+            self.count_ready(head.method);
+            if !head.oneway {
+                self.reply(id, &metadata, &item, &trailers);
+            }
+            return;
+        }
+        self.close_window();
         self.clock(began, head.method);
         let parked = Parked {
             id,
@@ -308,14 +327,11 @@ impl<W: ServerWire> Connection<W> {
             stage: Stage::Polled,
         };
         match started {
-            Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) => {
-                self.calls.release(index);
-                self.reply(&parked, &metadata, &item, &trailers);
-            }
             Ok(Err(status)) => {
                 self.calls.release(index);
                 self.end(&parked, Err(&status));
             }
+            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
             Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
                 let credit = i64::from(self.wire.send_window());
                 let stage = Stage::Replies { items, head_sent: false, credit };
@@ -497,7 +513,15 @@ impl<W: ServerWire> Connection<W> {
         let Some(parked) = self.take(index) else { return };
         match result {
             Ok(Reply { body: ReplyBody::One(item), metadata, trailers }) => {
-                self.reply(&parked, &metadata, &item, &trailers);
+                self.shared.metrics.record(
+                    self.shard,
+                    parked.method,
+                    crate::Code::Ok,
+                    self.now - parked.began,
+                );
+                if !parked.oneway {
+                    self.reply(parked.id, &metadata, &item, &trailers);
+                }
             }
             Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
             Err(status) => self.end(&parked, Err(&status)),
@@ -536,19 +560,15 @@ impl<W: ServerWire> Connection<W> {
     }
 
     #[inline]
-    fn reply(&mut self, call: &Parked, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
-        self.shared.metrics.record(self.shard, call.method, crate::Code::Ok, self.now - call.began);
-        if call.oneway {
-            return;
-        }
+    fn reply(&mut self, id: CallId, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
         if !metadata.is_empty() {
-            self.wire.head(call.id, metadata, &mut self.out);
+            self.wire.head(id, metadata, &mut self.out);
         }
         if trailers.is_empty() {
-            self.wire.reply(call.id, item, &mut self.out);
+            self.wire.reply(id, item, &mut self.out);
         } else {
-            self.wire.item(call.id, item, &mut self.out);
-            self.wire.end(call.id, Ok(trailers), &mut self.out);
+            self.wire.item(id, item, &mut self.out);
+            self.wire.end(id, Ok(trailers), &mut self.out);
         }
     }
 
@@ -560,9 +580,32 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Reads the clock after a handler ran, and names a handler that held the turn too long.
+    /// Counts a call that was ready at once.
     #[inline]
-    fn clock(&mut self, began: Instant, method: switchboard_wire::MethodId) {
+    fn count_ready(&mut self, method: MethodId) {
+        match &mut self.window {
+            Some((known, count)) if *known == method && *count < WINDOW_MAX => *count += 1,
+            _ => {
+                self.close_window();
+                self.window = Some((method, 1));
+            }
+        }
+    }
+
+    /// Reads the clock for the calls of the window.
+    #[inline]
+    fn close_window(&mut self) {
+        if let Some((method, count)) = self.window.take() {
+            let began = self.now;
+            self.clock(began, method);
+            let took = (self.now - began) / count;
+            self.shared.metrics.record_many(self.shard, method, u64::from(count), took);
+        }
+    }
+
+    /// Reads the clock after handlers ran, and names the method that held the turn too long.
+    #[inline]
+    fn clock(&mut self, began: Instant, method: MethodId) {
         self.now = Instant::now();
         if self.now - began > SLOW_HANDLER {
             self.slow(self.now - began, method);
@@ -570,7 +613,7 @@ impl<W: ServerWire> Connection<W> {
     }
 
     #[cold]
-    fn slow(&self, took: Duration, method: switchboard_wire::MethodId) {
+    fn slow(&self, took: Duration, method: MethodId) {
         self.shared.metrics.slow(method);
         tracing::warn!(
             method = self.shared.table.full_name(method),

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 use switchboard::{
-    Call, Channel, ClientMethod, Codec, Cx, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service, ServiceInfo,
-    Status,
+    Call, Channel, ClientMethod, Codec, Cx, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service,
+    ServiceInfo, Status,
     codec::serde::{decode, encode},
     stream::stream_reply,
 };
@@ -60,7 +60,8 @@ static NOWHERE_INFO: ServiceInfo =
     ServiceInfo { name: "test.Nowhere", methods: &[MethodInfo::new("Echo", Kind::Unary)], descriptor: &[] };
 
 /// A method of a service that no test serves.
-pub static NOWHERE: ClientMethod = ClientMethod { service: &NOWHERE_INFO, index: 0, path: "test.Nowhere/Echo" };
+pub static NOWHERE: ClientMethod =
+    ClientMethod { service: &NOWHERE_INFO, index: 0, path: "test.Nowhere/Echo" };
 
 /// What a test sees of the handlers.
 #[derive(Default)]
@@ -196,7 +197,8 @@ impl Service for Probe {
             }
             9 => {
                 let (bytes, cx) = call.into_one()?;
-                let next = self.next.as_ref().ok_or_else(|| Status::failed_precondition("nowhere to relay to"))?;
+                let next =
+                    self.next.as_ref().ok_or_else(|| Status::failed_precondition("nowhere to relay to"))?;
                 let text: Vec<u8> = decode(codec, bytes)?;
                 let _: Vec<u8> = ask(next, &HANG, &text).await?;
                 Ok(Reply::one(encode(&text, codec)?, cx))
