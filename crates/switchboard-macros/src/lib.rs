@@ -20,26 +20,28 @@ use syn::parse_macro_input;
 
 /// Makes a service of a trait: a server, a client, and a trait for fakes of the client.
 ///
-/// ```ignore
+/// ```
+/// use switchboard::{Cx, Result, Sender};
+///
 /// /// Sums.
 /// #[switchboard::service(name = "calc.v1.Calc")]
 /// pub trait Calc {
 ///     /// The sum of both.
 ///     #[switchboard(read_only)]
-///     async fn add(&self, a: i64, b: i64) -> switchboard::Result<i64>;
+///     async fn add(&self, a: i64, b: i64) -> Result<i64>;
 ///
 ///     /// Counts from `from` on.
-///     async fn count(&self, from: u64, cx: &switchboard::Cx, out: switchboard::Sender<u64>) -> switchboard::Result<()>;
+///     async fn count(&self, from: u64, cx: &Cx, out: Sender<u64>) -> Result<()>;
 /// }
 ///
 /// struct Abacus;
 ///
 /// impl Calc for Abacus {
-///     async fn add(&self, a: i64, b: i64) -> switchboard::Result<i64> {
+///     async fn add(&self, a: i64, b: i64) -> Result<i64> {
 ///         Ok(a + b)
 ///     }
 ///
-///     async fn count(&self, from: u64, _: &switchboard::Cx, out: switchboard::Sender<u64>) -> switchboard::Result<()> {
+///     async fn count(&self, from: u64, _: &Cx, out: Sender<u64>) -> Result<()> {
 ///         for number in from.. {
 ///             out.send(number).await?;
 ///         }
@@ -47,8 +49,12 @@ use syn::parse_macro_input;
 ///     }
 /// }
 ///
-/// let calc = CalcClient::local(Abacus);
-/// assert_eq!(*calc.add(1, 2).await?, 3);
+/// #[switchboard::main]
+/// async fn main() -> Result<()> {
+///     let calc = CalcClient::local(Abacus);
+///     assert_eq!(*calc.add(1, 2).await?, 3);
+///     Ok(())
+/// }
 /// ```
 ///
 /// For `trait Calc` there are, each as visible as the trait:
@@ -104,11 +110,11 @@ pub fn service(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Runs an async `main` on Switchboard's pinned workers.
 ///
-/// ```ignore
+/// ```no_run
 /// #[switchboard::main]
 /// async fn main() -> switchboard::Result<()> {
-///     let calc = CalcClient::connect("tcp://127.0.0.1:8080").await?;
-///     println!("{}", *calc.add(1, 2).await?);
+///     let channel = switchboard::Channel::connect("tcp://127.0.0.1:8080").await?;
+///     println!("connected: {channel:?}");
 ///     Ok(())
 /// }
 /// ```

@@ -281,12 +281,8 @@ fn read_output(signature: &Signature, errors: &mut Errors) -> Option<Type> {
     };
     let output = last_segment(ty).filter(|segment| segment.ident == "Result").and_then(first_argument);
     let Some(output) = output else {
-        let written = ty.to_token_stream();
-        let written = if last_segment(ty).is_some_and(|segment| segment.ident == "Result") {
-            "T".to_owned()
-        } else {
-            written.to_string()
-        };
+        let bare = last_segment(ty).is_some_and(|segment| segment.ident == "Result");
+        let written = if bare { "T".to_owned() } else { source(ty) };
         errors.add(ty, format!("every call can fail: return `switchboard::Result<{written}>`"));
         return None;
     };
@@ -298,9 +294,9 @@ fn read_output(signature: &Signature, errors: &mut Errors) -> Option<Type> {
 fn check_owned(ty: &Type, what: &str, errors: &mut Errors) {
     if let Type::Reference(reference) = ty {
         let owned = match &*reference.elem {
-            Type::Slice(slice) => format!("Vec<{}>", slice.elem.to_token_stream()),
+            Type::Slice(slice) => format!("Vec<{}>", source(&slice.elem)),
             Type::Path(path) if path.path.is_ident("str") => "String".to_owned(),
-            other => other.to_token_stream().to_string(),
+            other => source(other),
         };
         errors.add(ty, format!("{what} travel and cannot borrow: take an owned type, `{owned}`"));
     } else if let Type::ImplTrait(_) = ty {
@@ -314,6 +310,16 @@ fn check_owned(ty: &Type, what: &str, errors: &mut Errors) {
         };
         errors.push(syn::Error::new(span, message));
     }
+}
+
+/// A type as people write it: tokens alone print with a space between each.
+fn source(ty: &Type) -> String {
+    let mut text = ty.to_token_stream().to_string();
+    for (spaced, close) in [(" < ", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), (" :: ", "::"), ("& ", "&")]
+    {
+        text = text.replace(spaced, close);
+    }
+    text
 }
 
 enum Found {

@@ -5,7 +5,7 @@ use crate::{
     model::Service,
     schema,
 };
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -121,14 +121,11 @@ fn the_trait(service: &Service) -> TokenStream {
     let supertraits = supertraits.iter();
     let methods = service.methods.iter().map(|method| {
         let Method { attributes, cfgs, ident, signature, .. } = method;
-        let (fn_token, inputs, output) = (&signature.fn_token, &signature.inputs, &signature.output);
-        let syn::ReturnType::Type(arrow, output) = output else {
-            unreachable!("a method without a result is refused when it is read");
-        };
+        let (fn_token, inputs, output) = (&signature.fn_token, &signature.inputs, result_type(signature));
         quote! {
             #(#cfgs)*
             #(#attributes)*
-            #fn_token #ident(#inputs) #arrow
+            #fn_token #ident(#inputs) ->
                 impl ::core::future::Future<Output = #output> + ::core::marker::Send;
         }
     });
@@ -138,6 +135,14 @@ fn the_trait(service: &Service) -> TokenStream {
         #visibility trait #ident: ::core::marker::Send + ::core::marker::Sync + 'static #(+ #supertraits)* {
             #(#methods)*
         }
+    }
+}
+
+/// The `Result<T, E>` that a method returns.
+fn result_type(signature: &syn::Signature) -> &syn::Type {
+    match &signature.output {
+        syn::ReturnType::Type(_, ty) => ty,
+        syn::ReturnType::Default => unreachable!("a method without a result is refused when it is read"),
     }
 }
 
@@ -164,7 +169,7 @@ fn method_info(method: &Method) -> TokenStream {
 
 /// From the call to the reply.
 fn handler(method: &Method) -> TokenStream {
-    let Method { ident, output, request, .. } = method;
+    let Method { ident, output, request, signature, .. } = method;
     let arguments = method.params.iter().map(|param| {
         let name = &param.name;
         match param.role {
@@ -175,7 +180,9 @@ fn handler(method: &Method) -> TokenStream {
         }
     });
     let arguments = quote!(#(#arguments),*);
-    // Spans of the types: rustc points at the type that serde does not know.
+    let returned = result_type(signature).span().resolved_at(Span::call_site());
+    let into_status = quote_spanned!(returned=> .map_err(::switchboard::Status::from));
+    // Spans of the user's types: rustc points at an error that is no `Status`, at a type that serde does not know.
     let encode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
     let decode =
@@ -199,31 +206,22 @@ fn handler(method: &Method) -> TokenStream {
             #read
             let service = self.0.clone();
             Ok(::switchboard::codegen::stream_reply(cx, codec, #encode, move |cx, out| async move {
-                service.#ident(#arguments).await.map_err(::switchboard::Status::from)
+                service.#ident(#arguments).await #into_status
             }))
         };
     }
     let reply = if method.options.oneway {
         quote! {
-            answer.await?;
+            answer.await #into_status ?;
             Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
         }
     } else {
         let encode = encode(output);
         quote! {
-            let reply = answer.await?;
+            let reply = answer.await #into_status ?;
             Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))
         }
     };
-    // Unused arguments of a method without any would otherwise be a warning.
-    if method.receives().is_none() && method.values().next().is_none() {
-        return quote! {
-            let (bytes, cx) = call.into_one()?;
-            ::switchboard::codegen::codec::serde::decode::<#request>(codec, bytes)?;
-            let answer = self.0.#ident(#arguments);
-            #reply
-        };
-    }
     quote! {
         #read
         let answer = self.0.#ident(#arguments);

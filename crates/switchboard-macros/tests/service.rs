@@ -5,7 +5,10 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-use switchboard::{Code, Codec, Cx, Idempotency, Kind, Receiver, Result, Sender, Server, Status};
+use switchboard::{
+    Channel, ClientMethod, Code, Codec, Cx, Idempotency, Kind, Receiver, Result, Sender, Server, Status,
+    codegen::Bytes,
+};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Point {
@@ -120,12 +123,12 @@ async fn all<T>(mut messages: Receiver<T>) -> Result<Vec<T>> {
 async fn exercise(calc: &CalcClient) -> Result<()> {
     assert_eq!(*calc.add(1, 2).await?, 3);
     assert_eq!(*calc.divide(7, 2).await?, (3, 1));
-    let refused = calc.divide(7, 0).await.unwrap_err();
+    let refused = calc.divide(7, 0).await.expect_err("no quotient");
     assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "division by zero"));
     assert_eq!(*calc.mirror(Point { x: 1, y: 2 }).await?, Point { x: 2, y: 1 });
     calc.ping().await?;
     assert_eq!(all(calc.count(3, 6).await?).await?, [3, 4, 5]);
-    let refused = all(calc.refuse().await?).await.unwrap_err();
+    let refused = all(calc.refuse().await?).await.expect_err("a refusal");
     assert_eq!(refused.message(), "division by zero");
 
     let upload = calc.sum().await?;
@@ -157,7 +160,7 @@ async fn every_kind_over_a_connection() {
         .start()
         .await
         .unwrap();
-    let calc = CalcClient::connect(&server.url()).await.unwrap();
+    let calc = CalcClient::connect(&format!("{}?connections=1", server.url())).await.unwrap();
     exercise(&calc).await.unwrap();
     exercise(&calc.clone().with_codec(Codec::Json)).await.unwrap();
 
@@ -166,6 +169,19 @@ async fn every_kind_over_a_connection() {
     // One connection serves its calls in order, so the notes have been taken when this one is answered.
     assert_eq!(*calc.noted().await.unwrap(), 7);
     server.kill();
+}
+
+#[tokio::test]
+async fn json_is_an_object_of_arguments_and_a_bare_result() {
+    static DIVIDE: ClientMethod = ClientMethod { service: &CALC, index: 1, path: "test.v1.Calc/Divide" };
+    let channel = Channel::local(CalcServer::new(Abacus::default()));
+    let call = |json: &'static str| {
+        channel.unary(&DIVIDE, Codec::Json, Ok(Bytes::from_static(json.as_bytes())), |_, bytes| Ok(bytes))
+    };
+    assert_eq!(&call(r#"{"b": 2, "a": 7}"#).await.unwrap()[..], b"[3,1]");
+    let status = call(r#"{"a": 7}"#).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("CalcDivideRequest: missing field `b`"), "{}", status.message());
 }
 
 #[tokio::test]
