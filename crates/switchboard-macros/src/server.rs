@@ -181,7 +181,7 @@ fn handler(method: &Method) -> TokenStream {
     });
     let arguments = quote!(#(#arguments),*);
     let returned = result_type(signature).span().resolved_at(Span::call_site());
-    let into_status = quote_spanned!(returned=> .map_err(::switchboard::Status::from));
+    let into_status = quote_spanned!(returned=> outcome.map_err(::switchboard::Status::from));
     // Spans of the user's types: rustc points at an error that is no `Status`, at a type that serde does not know.
     let encode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
@@ -206,25 +206,26 @@ fn handler(method: &Method) -> TokenStream {
             #read
             let service = self.0.clone();
             Ok(::switchboard::codegen::stream_reply(cx, codec, #encode, move |cx, out| async move {
-                service.#ident(#arguments).await #into_status
+                let outcome = service.#ident(#arguments).await;
+                #into_status
             }))
         };
     }
     let reply = if method.options.oneway {
         quote! {
-            answer.await #into_status ?;
+            #into_status?;
             Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
         }
     } else {
         let encode = encode(output);
         quote! {
-            let reply = answer.await #into_status ?;
+            let reply = #into_status?;
             Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))
         }
     };
     quote! {
         #read
-        let answer = self.0.#ident(#arguments);
+        let outcome = self.0.#ident(#arguments).await;
         #reply
     }
 }
