@@ -187,22 +187,21 @@ fn handler(method: &Method) -> TokenStream {
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
     let decode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::decode::<#ty>);
-    let read = match method.receives() {
+    let (open, read) = match method.receives() {
         Some(item) => {
             let decode = decode(item);
-            quote! {
-                let (raw, cx) = call.into_many();
-                let input = ::switchboard::Receiver::of_request(raw, codec, #decode);
-            }
+            let read = quote!(let input = ::switchboard::Receiver::of_request(raw, codec, #decode););
+            (quote!(let (raw, cx) = call.into_many();), read)
         }
-        None => quote! {
-            let (bytes, cx) = call.into_one()?;
-            let request = ::switchboard::codegen::codec::serde::decode::<#request>(codec, bytes)?;
-        },
+        None => {
+            let read = quote!(let request = ::switchboard::codegen::codec::serde::decode::<#request>(codec, bytes)?;);
+            (quote!(let (bytes, cx) = call.into_one()?;), read)
+        }
     };
     if let Some(item) = method.sends() {
         let encode = encode(item);
         return quote! {
+            #open
             #read
             let service = self.0.clone();
             Ok(::switchboard::codegen::stream_reply(cx, codec, #encode, move |cx, out| async move {
@@ -223,9 +222,14 @@ fn handler(method: &Method) -> TokenStream {
             Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))
         }
     };
+    // The block ends what is left of the request before the wait, or every waiting call would keep room for it.
     quote! {
-        #read
-        let outcome = self.0.#ident(#arguments).await;
+        #open
+        let answer = {
+            #read
+            self.0.#ident(#arguments)
+        };
+        let outcome = answer.await;
         #reply
     }
 }
