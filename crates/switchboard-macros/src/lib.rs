@@ -1,1 +1,131 @@
-//! switchboard-macros
+//! `#[switchboard::service]` and `#[switchboard::main]`.
+//!
+//! Use them through the crate `switchboard`, which the generated code names. In reading order: [`model`] turns a
+//! trait into a service or into errors, [`method`] does one method of it, [`options`] the attributes; [`server`] and
+//! [`client`] write the two halves of the generated code from the model, [`schema`] its fingerprint, [`main_attr`] is
+//! the other macro.
+
+mod client;
+mod main_attr;
+mod method;
+mod model;
+mod names;
+mod options;
+mod schema;
+mod server;
+
+use proc_macro::TokenStream;
+use quote::quote;
+use syn::parse_macro_input;
+
+/// Makes a service of a trait: a server, a client, and a trait for fakes of the client.
+///
+/// ```
+/// use switchboard::{Cx, Result, Sender};
+///
+/// /// Sums.
+/// #[switchboard::service(name = "calc.v1.Calc")]
+/// pub trait Calc {
+///     /// The sum of both.
+///     #[switchboard(read_only)]
+///     async fn add(&self, a: i64, b: i64) -> Result<i64>;
+///
+///     /// Counts from `from` on.
+///     async fn count(&self, from: u64, cx: &Cx, out: Sender<u64>) -> Result<()>;
+/// }
+///
+/// struct Abacus;
+///
+/// impl Calc for Abacus {
+///     async fn add(&self, a: i64, b: i64) -> Result<i64> {
+///         Ok(a + b)
+///     }
+///
+///     async fn count(&self, from: u64, _: &Cx, out: Sender<u64>) -> Result<()> {
+///         for number in from.. {
+///             out.send(number).await?;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// #[switchboard::main]
+/// async fn main() -> Result<()> {
+///     let calc = CalcClient::local(Abacus);
+///     assert_eq!(*calc.add(1, 2).await?, 3);
+///     Ok(())
+/// }
+/// ```
+///
+/// For `trait Calc` there are, each as visible as the trait:
+/// - `Calc` itself, its methods as functions that return futures which are `Send`; implement them with `async fn`.
+/// - `CalcServer<T>`, which serves a `T: Calc`.
+/// - `CalcClient`, which calls it, and `CalcApi`, which tests implement to stand in for the client.
+/// - `CALC`, the name and methods; `CALC_SCHEMA`, a number that changes with the methods and their types.
+///
+/// # Methods
+/// Arguments and results are owned serde types. They travel as postcard between Rust programs and as JSON with
+/// everybody else: the arguments as an object with their names, the result bare. Three arguments are special:
+/// - `&Cx` is the context of the call; callers do not see it.
+/// - `Receiver<T>` makes a stream of the requests; it allows no further arguments.
+/// - `Sender<T>` makes a stream of the replies; the method then returns `Result<()>`.
+///
+/// A method returns `Result<T, E>`, and `Status` must be `From<E>`.
+///
+/// # Options
+/// On the trait: `name = "calc.v1.Calc"`, the name on the wire; without it the trait's.
+/// On a method, in `#[switchboard(...)]`:
+/// - `name = "Add"`: the name on the wire; without it the method's in upper camel case.
+/// - `read_only`: a call changes nothing. `idempotent`: a second call changes nothing more.
+/// - `oneway`: no reply is sent or waited for.
+/// - `spawn`: the handler computes for long and must not hold up its connection.
+#[proc_macro_attribute]
+pub fn service(options: TokenStream, item: TokenStream) -> TokenStream {
+    let mut service_options = options::ServiceOptions::default();
+    let parser = syn::meta::parser(|meta| service_options.read(&meta));
+    parse_macro_input!(options with parser);
+    let item = parse_macro_input!(item as syn::ItemTrait);
+    match model::Service::read(item, service_options) {
+        Ok(service) => {
+            let (server, client) = (server::items(&service), client::items(&service));
+            let requests = server::requests(&service);
+            let (service_impl, client_impl) =
+                (server::service_impl(&service), client::method_impls(&service));
+            let cfgs = &service.cfgs;
+            quote! {
+                #server
+                #client
+                #(#cfgs)*
+                const _: () = {
+                    #requests
+                    #service_impl
+                    #client_impl
+                };
+            }
+            .into()
+        }
+        Err(error) => error.into_compile_error().into(),
+    }
+}
+
+/// Runs an async `main` on Switchboard's pinned workers.
+///
+/// ```no_run
+/// #[switchboard::main]
+/// async fn main() -> switchboard::Result<()> {
+///     let channel = switchboard::Channel::connect("tcp://127.0.0.1:8080").await?;
+///     println!("connected: {channel:?}");
+///     Ok(())
+/// }
+/// ```
+///
+/// `#[switchboard::main(workers = 4, spin_us = 0)]` sets how many threads there are (as many as cores) and for how
+/// many microseconds each polls on after traffic before it sleeps (50).
+#[proc_macro_attribute]
+pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
+    let mut main_options = options::MainOptions::default();
+    let parser = syn::meta::parser(|meta| main_options.read(&meta));
+    parse_macro_input!(options with parser);
+    let item = parse_macro_input!(item as syn::ItemFn);
+    main_attr::expand(item, &main_options).unwrap_or_else(syn::Error::into_compile_error).into()
+}

@@ -1,0 +1,152 @@
+//! The fingerprint of a service: builds that agree on it understand each other's messages.
+//!
+//! It covers names and types of arguments and results as they are written, in order. `Vec<u8>` and
+//! `std::vec::Vec<u8>` differ, and so do two builds whose types have the same name and other fields unnoticed: it is a
+//! check against mistakes, not a proof.
+
+use crate::{
+    method::{Method, Role},
+    model::Service,
+};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+
+/// The fingerprint as an expression; methods under `#[cfg]` count where they are compiled.
+pub(crate) fn expression(service: &Service) -> TokenStream {
+    let mut always = Fnv::default();
+    always.text(&service.name);
+    let mut sometimes = Vec::new();
+    for (at, method) in service.methods.iter().enumerate() {
+        if method.cfgs.is_empty() {
+            always.method(method);
+            continue;
+        }
+        let mut own = Fnv::default();
+        own.text(&at.to_string());
+        own.method(method);
+        let (condition, own) = (method.condition(), own.0);
+        sometimes.push(quote!(^ if ::core::cfg!(#condition) { #own } else { 0 }));
+    }
+    let always = always.0;
+    quote!(#always #(#sometimes)*)
+}
+
+/// FNV-1a, 64 bits: short, and stable over compilers and machines.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn method(&mut self, method: &Method) {
+        self.text(&method.name);
+        for param in &method.params {
+            let role = match param.role {
+                Role::Context => continue,
+                Role::Receiver(_) => "receiver",
+                Role::Sender(_) => "sender",
+                Role::Value => "value",
+            };
+            self.text(role);
+            self.text(&param.name.to_string());
+            self.tokens(param.ty.to_token_stream());
+        }
+        self.text("returns");
+        self.tokens(method.output.to_token_stream());
+    }
+
+    /// Token by token: the text of a whole stream has spaces that depend on the compiler.
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => {
+                    self.text(&format!("{:?}", group.delimiter()));
+                    self.tokens(group.stream());
+                    self.text("end");
+                }
+                TokenTree::Ident(ident) => self.text(&ident.to_string()),
+                TokenTree::Literal(literal) => self.text(&literal.to_string()),
+                TokenTree::Punct(punct) => self.text(&punct.as_char().to_string()),
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        for byte in text.bytes().chain([0]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    fn of(item: syn::ItemTrait) -> String {
+        expression(&Service::read(item, Default::default()).unwrap()).to_string()
+    }
+
+    #[test]
+    fn changes_with_names_types_and_order_only() {
+        let base = of(parse_quote!(
+            trait A {
+                async fn x(&self, a: u8, b: u16) -> Result<u8>;
+            }
+        ));
+        assert_eq!(
+            base,
+            of(parse_quote!(
+                trait A {
+                    /// Documented.
+                    #[switchboard(spawn)]
+                    async fn x(&self, cx: &Cx, a: u8, b: u16) -> switchboard::Result<u8, Mine>;
+                }
+            ))
+        );
+        let others: [syn::ItemTrait; 5] = [
+            parse_quote!(
+                trait B {
+                    async fn x(&self, a: u8, b: u16) -> Result<u8>;
+                }
+            ),
+            parse_quote!(
+                trait A {
+                    async fn y(&self, a: u8, b: u16) -> Result<u8>;
+                }
+            ),
+            parse_quote!(
+                trait A {
+                    async fn x(&self, a: u8, c: u16) -> Result<u8>;
+                }
+            ),
+            parse_quote!(
+                trait A {
+                    async fn x(&self, b: u16, a: u8) -> Result<u8>;
+                }
+            ),
+            parse_quote!(
+                trait A {
+                    async fn x(&self, a: u8, b: u16) -> Result<u16>;
+                }
+            ),
+        ];
+        for other in others {
+            assert_ne!(base, of(other));
+        }
+    }
+
+    #[test]
+    fn conditional_methods_count_when_compiled() {
+        let text = of(parse_quote!(
+            trait A {
+                #[cfg(unix)]
+                async fn x(&self) -> Result<u8>;
+            }
+        ));
+        assert!(text.contains("cfg ! (all (unix))"), "{text}");
+    }
+}

@@ -1,0 +1,2 @@
+#[switchboard::main]
+async fn main(arguments: Vec<String>) {}

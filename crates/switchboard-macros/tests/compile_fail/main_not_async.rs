@@ -1,0 +1,2 @@
+#[switchboard::main(workers = 2)]
+fn main() {}

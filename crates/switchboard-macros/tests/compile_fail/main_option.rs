@@ -1,0 +1,2 @@
+#[switchboard::main(threads = 2)]
+async fn main() {}

@@ -1,0 +1,243 @@
+//! Calls of every kind through generated code, in this process and over a connection.
+
+use serde::{Deserialize, Serialize};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use switchboard::{
+    Channel, ClientMethod, Code, Codec, Cx, Idempotency, Kind, Receiver, Result, Sender, Server, Status,
+    codegen::Bytes,
+};
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct Point {
+    x: i32,
+    y: i32,
+}
+
+#[derive(Debug)]
+enum Trouble {
+    DivisionByZero,
+}
+
+impl From<Trouble> for Status {
+    fn from(trouble: Trouble) -> Status {
+        match trouble {
+            Trouble::DivisionByZero => Status::invalid_argument("division by zero"),
+        }
+    }
+}
+
+/// One method of every kind.
+#[switchboard::service(name = "test.v1.Calc")]
+trait Calc {
+    /// The sum.
+    #[switchboard(read_only)]
+    async fn add(&self, a: i64, b: i64) -> Result<i64>;
+    #[switchboard(idempotent)]
+    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), Trouble>;
+    async fn mirror(&self, cx: &Cx, point: Point) -> Result<Point>;
+    async fn ping(&self) -> Result<()>;
+    #[switchboard(oneway, name = "Tally")]
+    async fn note(&self, amount: u64) -> Result<()>;
+    async fn noted(&self) -> Result<u64>;
+    async fn count(&self, from: u32, to: u32, out: Sender<u32>) -> Result<()>;
+    async fn refuse(&self, out: Sender<u32>) -> Result<(), Trouble>;
+    async fn sum(&self, input: Receiver<u32>) -> Result<u64>;
+    #[switchboard(spawn)]
+    async fn double(&self, input: Receiver<u32>, cx: &Cx, out: Sender<u32>) -> Result<()>;
+}
+
+#[derive(Default)]
+struct Abacus {
+    noted: AtomicU64,
+}
+
+impl Calc for Abacus {
+    async fn add(&self, a: i64, b: i64) -> Result<i64> {
+        Ok(a + b)
+    }
+
+    async fn divide(&self, a: i64, b: i64) -> Result<(i64, i64), Trouble> {
+        if b == 0 {
+            return Err(Trouble::DivisionByZero);
+        }
+        Ok((a / b, a % b))
+    }
+
+    async fn mirror(&self, cx: &Cx, point: Point) -> Result<Point> {
+        cx.reply_metadata("method", cx.method().name)?;
+        Ok(Point { x: point.y, y: point.x })
+    }
+
+    async fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn note(&self, amount: u64) -> Result<()> {
+        self.noted.fetch_add(amount, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn noted(&self) -> Result<u64> {
+        Ok(self.noted.load(Ordering::Relaxed))
+    }
+
+    async fn count(&self, from: u32, to: u32, out: Sender<u32>) -> Result<()> {
+        for number in from..to {
+            out.send(number).await?;
+        }
+        Ok(())
+    }
+
+    async fn refuse(&self, _: Sender<u32>) -> Result<(), Trouble> {
+        Err(Trouble::DivisionByZero)
+    }
+
+    async fn sum(&self, mut input: Receiver<u32>) -> Result<u64> {
+        let mut sum = 0;
+        while let Some(number) = input.next().await? {
+            sum += u64::from(number);
+        }
+        Ok(sum)
+    }
+
+    async fn double(&self, mut input: Receiver<u32>, _: &Cx, out: Sender<u32>) -> Result<()> {
+        while let Some(number) = input.next().await? {
+            out.send(number * 2).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn all<T>(mut messages: Receiver<T>) -> Result<Vec<T>> {
+    let mut out = Vec::new();
+    while let Some(message) = messages.next().await? {
+        out.push(message);
+    }
+    Ok(out)
+}
+
+/// Every method once.
+async fn exercise(calc: &CalcClient) -> Result<()> {
+    assert_eq!(*calc.add(1, 2).await?, 3);
+    assert_eq!(*calc.divide(7, 2).await?, (3, 1));
+    let refused = calc.divide(7, 0).await.expect_err("no quotient");
+    assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "division by zero"));
+    assert_eq!(*calc.mirror(Point { x: 1, y: 2 }).await?, Point { x: 2, y: 1 });
+    calc.ping().await?;
+    assert_eq!(all(calc.count(3, 6).await?).await?, [3, 4, 5]);
+    let refused = all(calc.refuse().await?).await.expect_err("a refusal");
+    assert_eq!(refused.message(), "division by zero");
+
+    let upload = calc.sum().await?;
+    for number in 1..=4 {
+        upload.send(number).await?;
+    }
+    assert_eq!(*upload.finish().await?, 10);
+
+    let (numbers, mut doubles) = calc.double().await?;
+    numbers.send(4).await?;
+    assert_eq!(doubles.next().await?, Some(8));
+    numbers.finish();
+    assert_eq!(doubles.next().await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_kind_in_this_process() {
+    exercise(&CalcClient::local(Abacus::default())).await.unwrap();
+    exercise(&CalcClient::local(Abacus::default()).with_codec(Codec::Json)).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_kind_over_a_connection() {
+    let service = Arc::new(Abacus::default());
+    let server = Server::new()
+        .add(CalcServer::from_arc(service.clone()))
+        .listen("tcp://127.0.0.1:0")
+        .start()
+        .await
+        .unwrap();
+    let calc = CalcClient::connect(&format!("{}?connections=1", server.url())).await.unwrap();
+    exercise(&calc).await.unwrap();
+    exercise(&calc.clone().with_codec(Codec::Json)).await.unwrap();
+
+    calc.note(3).await.unwrap();
+    calc.note(4).await.unwrap();
+    // One connection serves its calls in order, so the notes have been taken when this one is answered.
+    assert_eq!(*calc.noted().await.unwrap(), 7);
+    server.kill();
+}
+
+#[tokio::test]
+async fn json_is_an_object_of_arguments_and_a_bare_result() {
+    static DIVIDE: ClientMethod = ClientMethod { service: &CALC, index: 1, path: "test.v1.Calc/Divide" };
+    let channel = Channel::local(CalcServer::new(Abacus::default()));
+    let call = |json: &'static str| {
+        channel.unary(&DIVIDE, Codec::Json, Ok(Bytes::from_static(json.as_bytes())), |_, bytes| Ok(bytes))
+    };
+    assert_eq!(&call(r#"{"b": 2, "a": 7}"#).await.unwrap()[..], b"[3,1]");
+    let status = call(r#"{"a": 7}"#).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("CalcDivideRequest: missing field `b`"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn the_api_has_fakes() {
+    async fn total(calc: &impl CalcApi) -> Result<i64> {
+        calc.add(calc.add(1, 2).await?, 3).await
+    }
+
+    struct Fake;
+
+    impl CalcApi for Fake {
+        async fn add(&self, _: i64, _: i64) -> Result<i64> {
+            Ok(42)
+        }
+        async fn divide(&self, _: i64, _: i64) -> Result<(i64, i64)> {
+            Err(Status::unimplemented("fake"))
+        }
+        async fn mirror(&self, point: Point) -> Result<Point> {
+            Ok(point)
+        }
+        async fn ping(&self) -> Result<()> {
+            Ok(())
+        }
+        async fn note(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+        async fn noted(&self) -> Result<u64> {
+            Ok(0)
+        }
+        async fn count(&self, _: u32, _: u32) -> Result<Receiver<u32>> {
+            Err(Status::unimplemented("fake"))
+        }
+        async fn refuse(&self) -> Result<Receiver<u32>> {
+            Err(Status::unimplemented("fake"))
+        }
+        async fn sum(&self) -> Result<switchboard::Upload<u32, u64>> {
+            Err(Status::unimplemented("fake"))
+        }
+        async fn double(&self) -> Result<(Sender<u32>, Receiver<u32>)> {
+            Err(Status::unimplemented("fake"))
+        }
+    }
+
+    assert_eq!(total(&Fake).await.unwrap(), 42);
+    assert_eq!(total(&CalcClient::local(Abacus::default())).await.unwrap(), 6);
+}
+
+#[test]
+fn the_table_says_what_the_attributes_said() {
+    let method = |name: &str| CALC.methods.iter().find(|method| method.name == name).unwrap();
+    assert_eq!(CALC.name, "test.v1.Calc");
+    assert_eq!(method("Add").idempotency, Idempotency::NoSideEffects);
+    assert_eq!(method("Divide").idempotency, Idempotency::Idempotent);
+    assert!(method("Tally").oneway);
+    assert!(method("Double").spawn);
+    let kinds = ["Add", "Count", "Sum", "Double"].map(|name| method(name).kind);
+    assert_eq!(kinds, [Kind::Unary, Kind::ServerStream, Kind::ClientStream, Kind::Bidi]);
+    assert_ne!(CALC_SCHEMA, 0);
+}
