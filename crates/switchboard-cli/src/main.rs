@@ -1,1 +1,45 @@
-fn main() {}
+//! The `switchboard` binary.
+
+mod bench;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Both ends of a call allocate its payload, and mimalloc does that faster than the system allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A remote procedure call framework: every caller, one port.
+#[derive(Debug, Parser)]
+#[command(name = "switchboard", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure throughput, latency and memory on this machine.
+    Bench(bench::BenchArgs),
+    /// Serve the bare loop that `bench --floor` measures.
+    #[command(hide = true)]
+    BenchFloorServer(bench::ServerArgs),
+    /// Serve what `bench` calls.
+    #[command(hide = true)]
+    BenchServer(bench::ServerArgs),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchFloorServer(args) => bench::serve_floor(&args),
+        Command::BenchServer(args) => bench::serve(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("switchboard: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

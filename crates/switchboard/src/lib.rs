@@ -1,1 +1,65 @@
-//! switchboard
+//! Switchboard: a service written once, reached by every caller on one port.
+//!
+//! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web and Connect callers
+//! on one port; a generated client, on a [`Channel`], calls it.
+//!
+//! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
+//! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.
+
+pub mod call;
+pub mod client;
+pub mod codec;
+mod context;
+mod driver;
+mod error;
+#[cfg(feature = "http")]
+mod http;
+pub mod limits;
+mod metrics;
+mod net;
+pub mod runtime;
+pub mod server;
+pub mod service;
+pub mod stream;
+
+pub use call::{Call, Cx, Peer, Reply};
+pub use client::{
+    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,
+    ServerStreamCall, UnaryCall, Upload,
+};
+pub use error::Error;
+pub use limits::{Limit, Limits};
+pub use metrics::{MethodStats, ServerStats};
+pub use net::Address;
+pub use runtime::{Runtime, run};
+pub use server::{Drained, Running, Server};
+pub use service::Service;
+pub use stream::{Receiver, Sender};
+#[cfg(feature = "macros")]
+pub use switchboard_macros::{main, service};
+pub use switchboard_wire::{
+    Code, Codec, Detail, Idempotency, Kind, Metadata, MethodInfo, Origin, Retry, ServiceInfo, Status,
+};
+
+/// What calls and handlers return.
+pub type Result<T, E = Status> = std::result::Result<T, E>;
+
+/// Includes the code that `switchboard_build` made for a protobuf package: `switchboard::include_proto!("demo.v1");`.
+#[macro_export]
+macro_rules! include_proto {
+    ($package:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
+    };
+}
+
+/// What generated code needs; not for use by hand.
+#[doc(hidden)]
+pub mod codegen {
+    #[cfg(feature = "proto")]
+    pub use buffa;
+    pub use bytes::Bytes;
+    pub use serde;
+    pub use std::sync::Arc;
+
+    pub use crate::{codec, stream::stream_reply};
+}

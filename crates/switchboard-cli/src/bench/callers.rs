@@ -1,0 +1,332 @@
+//! Callers: closed loops that call as fast as replies come, and open loops that call when arrivals are due.
+//!
+//! Latency in the open loop runs from the instant at which the arrival was due, not from when a caller was free to
+//! send it, so that a slow server cannot hide its queue by slowing its callers down (coordinated omission).
+
+use super::{load::Caller, measure::Measured};
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::time;
+
+/// Calls one after the other until the tally says that it is over.
+pub(super) async fn closed_loop(mut caller: impl Caller, tally: Rc<Tally>) {
+    let mut patience = Patience::new();
+    let mut from = Instant::now();
+    while tally.admit(from) {
+        let outcome = caller.call().await;
+        // The clock is read once a call: the end of one is the start of the next.
+        let now = Instant::now();
+        let failed = outcome.is_err();
+        tally.note(from, now, outcome);
+        from = now;
+        if failed {
+            if patience.lost().await {
+                return;
+            }
+            from = Instant::now();
+        } else {
+            patience = Patience::new();
+        }
+    }
+}
+
+/// Serves arrivals until they are over.
+pub(super) async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, tally: Rc<Tally>) {
+    let mut patience = Patience::new();
+    while let Some(due) = poll_fn(|cx| arrivals.poll_take(cx)).await {
+        let outcome = caller.call().await;
+        let failed = outcome.is_err();
+        tally.note_due(due, Instant::now(), outcome);
+        if !failed {
+            patience = Patience::new();
+        } else if patience.lost().await {
+            return;
+        }
+    }
+}
+
+/// What callers of one worker have counted, and when they are to stop.
+pub(super) struct Tally {
+    measured: RefCell<Measured>,
+    /// Nothing before this is counted.
+    begin: Instant,
+    /// When to stop, if time decides.
+    end: Option<Instant>,
+    /// Calls left to make, if their number decides.
+    left: Cell<u64>,
+    /// The end of the last counted call.
+    last: Cell<Instant>,
+    calls: Cell<u64>,
+    done: Arc<AtomicU64>,
+}
+
+/// Calls between two updates of the count that other threads see.
+const SHOWN_EVERY: u64 = 256;
+
+impl Tally {
+    pub(super) fn new(begin: Instant, end: Option<Instant>, left: u64, done: Arc<AtomicU64>) -> Self {
+        Self {
+            measured: RefCell::new(Measured::new()),
+            begin,
+            end,
+            left: Cell::new(left),
+            last: Cell::new(begin),
+            calls: Cell::new(0),
+            done,
+        }
+    }
+
+    /// Whether one more call may start at `from`.
+    fn admit(&self, from: Instant) -> bool {
+        if let Some(end) = self.end {
+            return from < end;
+        }
+        let Some(left) = self.left.get().checked_sub(1) else { return false };
+        if from >= self.begin {
+            self.left.set(left);
+        }
+        true
+    }
+
+    /// Counts a call of a closed loop.
+    fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
+        let counted = match self.end {
+            // Replies in the time count, whenever they were asked for, or slow calls would be counted too low.
+            Some(end) => now >= self.begin && now < end,
+            None => from >= self.begin,
+        };
+        self.count(counted, from, now, outcome);
+    }
+
+    /// Counts a call of an open loop that was due at `due`.
+    ///
+    /// One that is answered after the end adds its latency, but not to the throughput.
+    fn note_due(&self, due: Instant, now: Instant, outcome: Result<(), String>) {
+        if outcome.is_ok() && self.end.is_some_and(|end| now >= end) {
+            self.calls.set(self.calls.get() + 1);
+            return self.measured.borrow_mut().miss(now - due);
+        }
+        self.count(now >= self.begin, due, now, outcome);
+    }
+
+    fn count(&self, counted: bool, from: Instant, now: Instant, outcome: Result<(), String>) {
+        self.calls.set(self.calls.get() + 1);
+        match outcome {
+            Err(error) => self.fail(error),
+            Ok(()) if counted => {
+                self.measured.borrow_mut().record(now - from);
+                self.last.set(now);
+                if self.calls.get().is_multiple_of(SHOWN_EVERY) {
+                    self.done.fetch_add(SHOWN_EVERY, Ordering::Relaxed);
+                }
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Counts a failed call.
+    pub(super) fn fail(&self, error: String) {
+        self.measured.borrow_mut().fail(error);
+    }
+
+    /// Calls made so far, the warm-up included.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.get()
+    }
+
+    /// Takes what was counted.
+    pub(super) fn finish(&self) -> Measured {
+        let mut measured = self.measured.replace(Measured::new());
+        measured.elapsed = self.end.unwrap_or(self.last.get()) - self.begin;
+        measured
+    }
+}
+
+/// Arrivals at constant intervals, whether or not a caller is free.
+pub(super) struct Arrivals {
+    start: Instant,
+    interval: Duration,
+    /// Arrivals that were due so far.
+    issued: Cell<u64>,
+    /// Arrivals that a caller took so far.
+    taken: Cell<u64>,
+    over: Cell<bool>,
+    /// Callers without an arrival.
+    idle: RefCell<Vec<Waker>>,
+}
+
+impl Arrivals {
+    pub(super) fn new(start: Instant, interval: Duration) -> Self {
+        Self {
+            start,
+            interval,
+            issued: Cell::new(0),
+            taken: Cell::new(0),
+            over: Cell::new(false),
+            idle: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// When arrival `number`, from 0, is due.
+    fn due(&self, number: u64) -> Instant {
+        self.start + Duration::from_secs_f64(self.interval.as_secs_f64() * number as f64)
+    }
+
+    /// Takes the oldest arrival that is due; none when they are over.
+    fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
+        let next = self.taken.get();
+        if self.over.get() {
+            Poll::Ready(None)
+        } else if next < self.issued.get() {
+            self.taken.set(next + 1);
+            Poll::Ready(Some(self.due(next)))
+        } else {
+            self.idle.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        }
+    }
+
+    /// Issues what is due at `now` and wakes as many callers; when the next arrival is due.
+    fn issue(&self, now: Instant) -> Instant {
+        loop {
+            let due = self.due(self.issued.get());
+            if due > now {
+                return due;
+            }
+            self.issued.set(self.issued.get() + 1);
+            if let Some(caller) = self.idle.borrow_mut().pop() {
+                caller.wake();
+            }
+        }
+    }
+
+    /// Counts arrivals that were never taken, with the time they had waited at the `end`.
+    pub(super) fn drain(&self, tally: &Tally, end: Instant) {
+        let mut measured = tally.measured.borrow_mut();
+        for number in self.taken.get()..self.issued.get() {
+            measured.miss(end.saturating_duration_since(self.due(number)));
+        }
+    }
+}
+
+/// The timer of the runtime is exact to a millisecond or two: closer to an arrival its worker polls instead.
+const TIMER_ERROR: Duration = Duration::from_millis(2);
+
+/// Issues `arrivals` as they get due, until `end`.
+pub(super) async fn pace(arrivals: Rc<Arrivals>, end: Instant) {
+    loop {
+        let now = Instant::now();
+        if now >= end {
+            // What was due while this worker did not run was due all the same.
+            arrivals.issue(end);
+            break;
+        }
+        let gap = arrivals.issue(now).min(end) - now;
+        if gap > 2 * TIMER_ERROR {
+            time::sleep(gap - TIMER_ERROR).await;
+        } else {
+            thread::yield_now();
+            tokio::task::yield_now().await;
+        }
+    }
+    arrivals.over.set(true);
+    for caller in arrivals.idle.take() {
+        caller.wake();
+    }
+}
+
+/// How many calls may fail in a row before a caller gives up.
+const FAILURES: u32 = 100;
+
+/// What a caller has left for a server that keeps failing.
+struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { failures: 0 }
+    }
+
+    /// Waits a moment after a failure; true when it was one too many.
+    async fn lost(&mut self) -> bool {
+        // A closed connection fails at once, and a loop around it would leave no time to anything else.
+        time::sleep(Duration::from_millis(1)).await;
+        self.failures += 1;
+        self.failures >= FAILURES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(begin: Instant, end: Option<Instant>, left: u64) -> Tally {
+        Tally::new(begin, end, left, Arc::default())
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn replies_in_the_time_count() {
+        let start = Instant::now();
+        let tally = tally(start + 10 * MS, Some(start + 20 * MS), u64::MAX);
+        for (from, now) in [(1, 2), (9, 11), (12, 13), (19, 21)] {
+            tally.note(start + from * MS, start + now * MS, Ok(()));
+        }
+        assert!(tally.admit(start + 19 * MS));
+        assert!(!tally.admit(start + 20 * MS));
+        let measured = tally.finish();
+        assert_eq!((measured.requests, measured.elapsed), (2, 10 * MS));
+    }
+
+    #[test]
+    fn a_number_of_calls_is_made_after_the_warm_up() {
+        let start = Instant::now();
+        let tally = tally(start + 10 * MS, None, 2);
+        for at in [1, 5, 10, 12] {
+            assert!(tally.admit(start + at * MS), "{at}");
+            tally.note(start + at * MS, start + (at + 1) * MS, Ok(()));
+        }
+        assert!(!tally.admit(start + 13 * MS));
+        let measured = tally.finish();
+        assert_eq!((measured.requests, measured.elapsed), (2, 3 * MS));
+    }
+
+    #[test]
+    fn arrivals_wait_for_callers_and_are_missed_at_the_end() {
+        let start = Instant::now();
+        let arrivals = Arrivals::new(start, 2 * MS);
+        assert_eq!(arrivals.issue(start + 5 * MS), start + 6 * MS);
+        let cx = Context::from_waker(Waker::noop());
+        assert_eq!(arrivals.poll_take(&cx), Poll::Ready(Some(start)));
+        let tally = tally(start, Some(start + 6 * MS), u64::MAX);
+        tally.note_due(start, start + 5 * MS, Ok(()));
+        arrivals.drain(&tally, start + 6 * MS);
+        let measured = tally.finish();
+        assert_eq!((measured.requests, measured.missed), (1, 2));
+        assert!(measured.max_us() >= 5000.0, "latency runs from when the arrival was due");
+    }
+
+    #[test]
+    fn callers_without_an_arrival_wait_until_it_is_over() {
+        let start = Instant::now();
+        let arrivals = Arrivals::new(start + MS, MS);
+        let cx = Context::from_waker(Waker::noop());
+        assert!(arrivals.poll_take(&cx).is_pending());
+        arrivals.issue(start + MS);
+        assert_eq!(arrivals.poll_take(&cx), Poll::Ready(Some(start + MS)));
+        arrivals.over.set(true);
+        assert_eq!(arrivals.poll_take(&cx), Poll::Ready(None));
+    }
+}

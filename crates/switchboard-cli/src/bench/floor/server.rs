@@ -1,0 +1,66 @@
+//! The server of the floor: read all there is, answer each frame inline, write once.
+
+use super::{BUFFER, make_room, put_frame, spin, take_frame};
+use crate::bench::worker;
+use bytes::BytesMut;
+use std::{convert::Infallible, io, net, thread};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+};
+
+/// Serves connections of `listener` on `workers` threads, dealt in turn, until accepting fails for good.
+///
+/// # Errors
+/// When a worker cannot be started or the listener fails.
+pub(in crate::bench) fn serve(listener: &net::TcpListener, workers: usize) -> Result<Infallible, String> {
+    let hands = (0..workers).map(start_worker).collect::<Result<Vec<_>, _>>()?;
+    for hand in hands.iter().cycle() {
+        let socket = accept(listener)?;
+        hand.send(socket).map_err(|_| "a floor worker stopped".to_owned())?;
+    }
+    Err("a floor server needs at least one worker".to_owned())
+}
+
+fn start_worker(at: usize) -> Result<UnboundedSender<net::TcpStream>, String> {
+    let (hand, mut dealt) = unbounded_channel::<net::TcpStream>();
+    worker::start(&format!("floor-{at}"), move || async move {
+        while let Some(socket) = dealt.recv().await {
+            // A connection that fails concerns its client, which sees it closed.
+            tokio::task::spawn_local(serve_connection(socket));
+        }
+    })?;
+    Ok(hand)
+}
+
+fn accept(listener: &net::TcpListener) -> Result<net::TcpStream, String> {
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => return Ok(socket),
+            // The client left before it was accepted: the next one may not have.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => thread::yield_now(),
+            Err(error) => return Err(format!("cannot accept connections: {error}")),
+        }
+    }
+}
+
+async fn serve_connection(socket: net::TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)?;
+    let mut socket = TcpStream::from_std(socket)?;
+    let mut input = BytesMut::with_capacity(BUFFER);
+    let mut output = BytesMut::with_capacity(BUFFER);
+    loop {
+        make_room(&mut input);
+        if socket.read_buf(&mut input).await? == 0 {
+            return Ok(());
+        }
+        spin::traffic();
+        while let Some((id, payload)) = take_frame(&mut input) {
+            put_frame(&mut output, id, &payload);
+        }
+        socket.write_all(&output).await?;
+        output.clear();
+    }
+}

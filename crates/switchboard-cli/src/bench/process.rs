@@ -1,0 +1,130 @@
+//! Server processes: each measurement has its own, which ends with the benchmark however that ends.
+
+use std::{
+    env, fs,
+    io::{self, BufRead, BufReader, Read},
+    net::{Ipv4Addr, TcpListener},
+    process::{self, Child, ChildStdout, Command, Stdio},
+    thread,
+};
+
+/// What a server prints before its address, in the first line of its standard output.
+const LISTENING: &str = "listening on ";
+
+/// A server process, killed when dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    address: String,
+    /// Kept so that later output of the server does not fail.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts this program again with `args` and waits for its address.
+    ///
+    /// # Errors
+    /// When it cannot be started or ends without printing an address.
+    pub(super) fn start(args: &[&str]) -> Result<Self, String> {
+        let name = args.first().copied().unwrap_or_default();
+        let mut child = env::current_exe()
+            .and_then(|program| {
+                // The server ends when its standard input does: see `end_with_parent`.
+                Command::new(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+            })
+            .map_err(|error| format!("cannot start {name}: {error}"))?;
+        let output = child.stdout.take().expect("stdout is piped");
+        let mut server = Self { child, address: String::new(), _output: BufReader::new(output) };
+        let mut line = String::new();
+        server._output.read_line(&mut line).map_err(|error| format!("cannot read from {name}: {error}"))?;
+        match line.trim_end().strip_prefix(LISTENING) {
+            Some(address) => address.clone_into(&mut server.address),
+            None => return Err(format!("{name} did not start: its first line was {line:?}")),
+        }
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its resident memory in bytes.
+    ///
+    /// # Errors
+    /// When the system does not tell, as when the process has ended.
+    pub(super) fn resident_bytes(&self) -> Result<u64, String> {
+        // The roll-up counts pages when it is read; the other files lag behind by up to 64 pages a thread.
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        resident(&text).ok_or_else(|| format!("{path} has no line for the resident memory"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is all that is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn resident(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// In a server: listens on a free port of the loopback address.
+///
+/// # Errors
+/// When no port is free.
+pub(super) fn listen() -> Result<TcpListener, String> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))
+}
+
+/// In a server: tells the benchmark the address to call.
+pub(super) fn announce(address: impl std::fmt::Display) {
+    println!("{LISTENING}{address}");
+}
+
+/// In a server: ends this process when the benchmark that started it is gone, even killed.
+pub(super) fn end_with_parent() {
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+        process::exit(0);
+    });
+}
+
+/// Raises the limit of open files of this process, and of servers it starts, to `files` if allowed.
+///
+/// # Errors
+/// When the hard limit is lower; says how to raise it.
+pub(super) fn allow_open_files(files: u64) -> Result<(), String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= files) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < files) {
+        return Err(format!(
+            "{files} open files are needed and {} allowed: raise the hard limit with ulimit -Hn {files}",
+            limit.maximum.unwrap_or_default()
+        ));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })
+        .map_err(|error| format!("cannot raise the limit of open files to {files}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_from_the_roll_up() {
+        let text = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:                2048 kB\nPss:  1 kB\n";
+        assert_eq!(resident(text), Some(2048 * 1024));
+        assert_eq!(resident("Pss: 1 kB\n"), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! The results of one run: what the table, the JSON and the page show.
+
+use super::{
+    engine::Until,
+    machine::Machine,
+    measure::{Measured, median},
+    options::Run,
+};
+use serde::Serialize;
+
+/// One run of the report. Field names are those of the JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Record {
+    pub(super) name: &'static str,
+    /// The run in words.
+    pub(super) label: String,
+    pub(super) callers: usize,
+    /// Payload bytes, each way.
+    pub(super) bytes: usize,
+    pub(super) connections: usize,
+    /// Seconds that one round asked for; null when a number of calls was asked for.
+    pub(super) seconds: Option<f64>,
+    /// Calls that one round asked for; null when a time was asked for.
+    pub(super) calls: Option<u64>,
+    /// Arrivals a second of an open loop.
+    pub(super) rate: Option<u64>,
+    /// Switchboard's numbers.
+    #[serde(flatten)]
+    pub(super) ours: Side,
+    /// Requests a second over those of the floor; for idle connections, memory over that of the floor.
+    pub(super) floor_ratio: Option<f64>,
+    pub(super) floor: Option<Side>,
+    pub(super) machine: Machine,
+}
+
+/// Numbers of one subject: medians over the rounds, but counts are sums and `max_us` is the largest.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Side {
+    pub(super) requests: u64,
+    pub(super) requests_per_s: f64,
+    /// Payload megabytes a second, each way.
+    pub(super) mb_per_s: f64,
+    pub(super) mean_us: f64,
+    pub(super) p50_us: f64,
+    pub(super) p90_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) p999_us: f64,
+    pub(super) max_us: f64,
+    pub(super) errors: u64,
+    pub(super) first_error: Option<String>,
+    /// Open loop: arrivals that were not answered by the end.
+    pub(super) missed: u64,
+    /// Idle connections: resident memory of the server for each.
+    pub(super) bytes_per_connection: Option<f64>,
+    /// Requests a second of each round.
+    pub(super) rounds: Vec<f64>,
+    /// Latency in microseconds at each of [`QUANTILES`].
+    #[serde(skip)]
+    pub(super) curve: Vec<f64>,
+}
+
+/// Where the latency curves have their points: evenly spaced on a scale of nines.
+pub(super) const QUANTILES: [f64; 16] =
+    [0.0, 0.25, 0.5, 0.68, 0.8, 0.9, 0.937, 0.96, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999];
+
+impl Record {
+    /// The record of `run` from the rounds of both subjects; `floor` is empty when it was not asked for.
+    pub(super) fn new(run: &Run, ours: &[Measured], floor: &[Measured], machine: &Machine) -> Self {
+        let bytes = run.call.bytes();
+        let ours = Side::new(ours, bytes);
+        let floor = (!floor.is_empty()).then(|| Side::new(floor, bytes));
+        let (seconds, calls) = match run.shape.until {
+            Until::Elapsed(time) => (Some(time.as_secs_f64()), None),
+            Until::Calls(calls) => (None, Some(calls)),
+        };
+        Self {
+            name: run.name,
+            label: run.label(),
+            callers: run.shape.callers,
+            bytes,
+            connections: run.shape.connections(),
+            seconds,
+            calls,
+            rate: run.shape.rate,
+            floor_ratio: floor.as_ref().and_then(|floor| ours.ratio(floor)),
+            ours,
+            floor,
+            machine: machine.clone(),
+        }
+    }
+
+    /// The sides with their names, in the order of the report.
+    pub(super) fn sides(&self) -> impl Iterator<Item = (&'static str, &Side)> {
+        [("switchboard", &self.ours)].into_iter().chain(self.floor.as_ref().map(|floor| ("floor", floor)))
+    }
+}
+
+impl Side {
+    fn new(rounds: &[Measured], bytes: usize) -> Self {
+        let middle = |value: &dyn Fn(&Measured) -> f64| round(median(rounds.iter().map(value)));
+        let at = |quantile: f64| middle(&|round| round.latency_us(quantile));
+        let requests_per_s = middle(&Measured::requests_per_s);
+        let memory: Vec<f64> = rounds.iter().filter_map(|round| round.bytes_per_connection).collect();
+        Self {
+            requests: rounds.iter().map(|round| round.requests).sum(),
+            requests_per_s,
+            mb_per_s: round(requests_per_s * bytes as f64 / 1e6),
+            mean_us: middle(&Measured::mean_us),
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: rounds.iter().map(Measured::max_us).fold(0.0, f64::max),
+            errors: rounds.iter().map(|round| round.errors).sum(),
+            first_error: rounds.iter().find_map(|round| round.first_error.clone()),
+            missed: rounds.iter().map(|round| round.missed).sum(),
+            bytes_per_connection: (!memory.is_empty()).then(|| round(median(memory))),
+            rounds: rounds.iter().map(|one| round(one.requests_per_s())).collect(),
+            curve: QUANTILES.map(at).to_vec(),
+        }
+    }
+
+    /// How this side compares with the `floor`: of memory if it was measured, else of throughput.
+    fn ratio(&self, floor: &Self) -> Option<f64> {
+        let (mine, theirs) = self
+            .bytes_per_connection
+            .zip(floor.bytes_per_connection)
+            .unwrap_or((self.requests_per_s, floor.requests_per_s));
+        (theirs > 0.0).then(|| mine / theirs)
+    }
+}
+
+/// Three decimals say all that a measurement knows.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::{engine::Shape, options::Call};
+    use std::time::Duration;
+
+    /// A round of `requests` calls of `us` microseconds in a second.
+    fn round_of(requests: u64, us: u64) -> Measured {
+        let mut measured = Measured::new();
+        (0..requests).for_each(|_| measured.record(Duration::from_micros(us)));
+        measured.elapsed = Duration::from_secs(1);
+        measured
+    }
+
+    /// A record of an echo, with Switchboard at half the floor's speed.
+    pub(in crate::bench) fn example(floor: bool) -> Record {
+        let shape = Shape {
+            callers: 100,
+            connections: Some(2),
+            until: Until::Elapsed(Duration::from_secs(1)),
+            rate: None,
+            warm_up: Duration::ZERO,
+        };
+        let run = Run { name: "echo", call: Call::Echo(1000), shape };
+        let ours = [round_of(900, 20), round_of(1000, 30), round_of(5000, 40)];
+        let floor =
+            if floor { vec![round_of(2000, 10), round_of(1, 15), round_of(3000, 11)] } else { Vec::new() };
+        Record::new(&run, &ours, &floor, &Machine::here())
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_the_medians() {
+        let record = example(true);
+        assert_eq!(record.ours.requests_per_s, 1000.0);
+        assert_eq!(record.ours.mb_per_s, 1.0);
+        assert_eq!(record.ours.requests, 6900);
+        assert_eq!(record.ours.p50_us.round(), 30.0);
+        assert_eq!(record.floor_ratio, Some(0.5));
+        assert_eq!(example(false).floor_ratio, None);
+    }
+
+    #[test]
+    fn memory_is_compared_when_it_was_measured() {
+        let side = |memory| Side { bytes_per_connection: memory, requests_per_s: 10.0, ..Side::default() };
+        assert_eq!(side(Some(300.0)).ratio(&side(Some(200.0))), Some(1.5));
+        assert_eq!(side(Some(300.0)).ratio(&side(None)), Some(1.0));
+        assert_eq!(side(None).ratio(&Side::default()), None);
+    }
+}

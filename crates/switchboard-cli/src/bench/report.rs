@@ -1,0 +1,176 @@
+//! Results for people: an aligned table, and the words that its numbers are written in.
+
+use super::record::{Record, Side};
+use std::fmt::Write;
+
+/// A table whose first row is the heading; used for text and for the page.
+pub(super) type Rows = Vec<Vec<String>>;
+
+/// The report on standard output.
+pub(super) fn render(records: &[Record]) -> String {
+    let mut text = String::new();
+    if let Some(record) = records.first() {
+        let machine = &record.machine;
+        let _ = writeln!(
+            text,
+            "{}: {}, {} cores, Linux {}, switchboard {}\n",
+            record.name, machine.cpu, machine.cores, machine.kernel, machine.version
+        );
+    }
+    text += &align(&rows(records));
+    for (label, side, error) in errors(records) {
+        let _ = writeln!(text, "\n{label}, {side}: {error}");
+    }
+    text
+}
+
+/// The numbers of all runs, a row for each subject of each.
+pub(super) fn rows(records: &[Record]) -> Rows {
+    let floor = records.iter().any(|record| record.floor.is_some());
+    let memory = records.iter().any(|record| record.ours.bytes_per_connection.is_some());
+    let large = records.iter().any(|record| record.bytes >= 10_000);
+    let missed = records.iter().any(|record| record.rate.is_some());
+    let mut head = vec!["run", "subject", "requests/s"];
+    if large {
+        head.push("MB/s");
+    }
+    head.extend(["mean", "p50", "p90", "p99", "p99.9", "max", "errors"]);
+    if missed {
+        head.push("missed");
+    }
+    if memory {
+        head.push("bytes/connection");
+    }
+    if floor {
+        head.push("of floor");
+    }
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
+    for record in records {
+        for (name, side) in record.sides() {
+            let mut row = vec![record.label.clone(), name.to_owned(), thousands(side.requests_per_s)];
+            if large {
+                row.push(format!("{:.1}", side.mb_per_s));
+            }
+            row.extend(latencies(side).map(duration));
+            row.push(side.errors.to_string());
+            if missed {
+                row.push(side.missed.to_string());
+            }
+            if memory {
+                row.push(side.bytes_per_connection.map_or("?".to_owned(), thousands));
+            }
+            if floor {
+                row.push(record.floor_ratio.filter(|_| name != "floor").map_or(String::new(), ratio));
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// What went wrong: the run, the subject, how often and what first.
+pub(super) fn errors(records: &[Record]) -> Vec<(&str, &'static str, String)> {
+    records
+        .iter()
+        .flat_map(|record| record.sides().map(move |(name, side)| (record.label.as_str(), name, side)))
+        .filter_map(|(label, name, side)| {
+            let error = side.first_error.as_ref()?;
+            Some((label, name, format!("{} errors, the first: {error}", side.errors)))
+        })
+        .collect()
+}
+
+fn latencies(side: &Side) -> [f64; 6] {
+    [side.mean_us, side.p50_us, side.p90_us, side.p99_us, side.p999_us, side.max_us]
+}
+
+/// A duration in microseconds with a unit that leaves three digits.
+pub(super) fn duration(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 999_500.0 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        _ => (us, "us"),
+    };
+    let digits = if value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A number with its thousands apart.
+pub(super) fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
+    let mut text = sign.to_owned();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A ratio to the floor.
+pub(super) fn ratio(ratio: f64) -> String {
+    format!("{ratio:.2}")
+}
+
+/// Words to the left, numbers to the right.
+fn align(rows: &Rows) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| match column {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            })
+            .collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::record::tests::example;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(
+            [0.0, 1.234, 12.34, 99.96, 123.4, 999.6, 12_345.0, 1.5e6].map(duration),
+            ["0.00 us", "1.23 us", "12.3 us", "100 us", "123 us", "1.00 ms", "12.3 ms", "1.50 s"]
+        );
+        assert_eq!(
+            [0.0, 999.4, 1000.0, 3_312_345.6, -1234.0].map(thousands),
+            ["0", "999", "1 000", "3 312 346", "-1 234"]
+        );
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let text = align(&rows(&[example(true)]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].ends_with("errors  of floor"), "{text}");
+        assert!(lines[1].starts_with("100 callers, 1 kB  switchboard       1 000  "), "{text}");
+        assert!(lines[1].ends_with("0.50"), "{text}");
+        assert!(lines[2].starts_with("100 callers, 1 kB  floor             2 000  "), "{text}");
+    }
+
+    #[test]
+    fn the_first_error_is_shown() {
+        let mut record = example(false);
+        record.ours.errors = 3;
+        record.ours.first_error = Some("refused".to_owned());
+        let text = render(&[record]);
+        assert!(text.ends_with("\n100 callers, 1 kB, switchboard: 3 errors, the first: refused\n"), "{text}");
+    }
+}

@@ -1,0 +1,71 @@
+//! What is measured: Switchboard, or the floor under it.
+
+use super::{
+    engine, floor::FloorEcho, idle, load::Load, measure::Measured, options::Call, options::Run,
+    process::Server, switchboard,
+};
+use bytes::Bytes;
+use std::sync::{Arc, atomic::AtomicU64};
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Subject {
+    Switchboard,
+    Floor,
+}
+
+impl Subject {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Switchboard => "switchboard",
+            Self::Floor => "floor",
+        }
+    }
+
+    /// Starts a server of its own.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn start(self) -> Result<Server, String> {
+        Server::start(&[match self {
+            Self::Switchboard => "bench-server",
+            Self::Floor => "bench-floor-server",
+        }])
+    }
+
+    /// Measures `run` once against the server at `address`; `server` is that server if it is ours.
+    ///
+    /// # Errors
+    /// When the server cannot be reached. Calls that fail are counted in the result.
+    pub(super) fn measure(
+        self,
+        address: &str,
+        server: Option<&Server>,
+        run: &Run,
+        done: &Arc<AtomicU64>,
+    ) -> Result<Measured, String> {
+        let payload = payload(run.call.bytes());
+        match (self, run.call) {
+            (Self::Floor, _) => go(&FloorEcho { address: address.to_owned(), payload }, server, run, done),
+            (Self::Switchboard, Call::Message) => go(&switchboard::message(address), server, run, done),
+            (Self::Switchboard, _) => go(&switchboard::echo(address, payload), server, run, done),
+        }
+    }
+}
+
+fn go<L: Load>(
+    load: &L,
+    server: Option<&Server>,
+    run: &Run,
+    done: &Arc<AtomicU64>,
+) -> Result<Measured, String> {
+    match run.call {
+        Call::Idle(_) => idle::measure(load, run.shape.connections(), server, done),
+        Call::Echo(_) | Call::Message => engine::measure(load, run.shape, done),
+    }
+}
+
+/// Bytes that differ from their neighbours, so that a reply put together wrongly is noticed.
+fn payload(bytes: usize) -> Bytes {
+    (0..bytes).map(|at| (at % 251) as u8).collect()
+}

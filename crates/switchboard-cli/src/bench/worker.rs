@@ -1,0 +1,59 @@
+//! Starts the threads that load is made and served on.
+//!
+//! The one place that knows what a worker is: a thread with a current-thread runtime whose tasks never move, and a
+//! spinner that keeps it from sleeping between two messages.
+
+use super::floor::spin;
+use std::{
+    num::NonZero,
+    thread::{self, JoinHandle},
+};
+use tokio::{
+    runtime,
+    task::{self, LocalSet},
+};
+
+/// A started worker.
+pub(super) struct Worker<T> {
+    thread: JoinHandle<Result<T, String>>,
+}
+
+impl<T> Worker<T> {
+    /// Waits for the work to end.
+    ///
+    /// # Errors
+    /// When the worker had no runtime or panicked.
+    pub(super) fn join(self) -> Result<T, String> {
+        self.thread.join().unwrap_or_else(|_| Err("a worker panicked: see the lines above".to_owned()))
+    }
+}
+
+/// Starts `work` on a thread of its own, named `name`.
+///
+/// # Errors
+/// When the system has no thread left.
+pub(super) fn start<T, F>(name: &str, work: impl FnOnce() -> F + Send + 'static) -> Result<Worker<T>, String>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| format!("cannot start a runtime: {error}"))?;
+            Ok(LocalSet::new().block_on(&runtime, async move {
+                task::spawn_local(spin::keep_awake());
+                work().await
+            }))
+        })
+        .map_err(|error| format!("cannot start thread {name}: {error}"))?;
+    Ok(Worker { thread })
+}
+
+/// The number of cores that this process may use.
+pub(super) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}

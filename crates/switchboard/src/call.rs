@@ -1,0 +1,253 @@
+//! A call as layers and services see it: untyped, the same for every wire.
+
+use crate::{
+    Codec, Metadata, Result, Status,
+    stream::{Items, Queue},
+};
+use bytes::Bytes;
+use std::{
+    fmt,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use switchboard_wire::{MethodInfo, ServiceInfo};
+
+/// One call on its way to a handler.
+#[derive(Debug)]
+pub struct Call {
+    pub(crate) method: u16,
+    pub(crate) codec: Codec,
+    pub(crate) body: RequestBody,
+    pub(crate) cx: Cx,
+}
+
+/// The messages of a request.
+pub(crate) enum RequestBody {
+    /// The only one.
+    One(Bytes),
+    /// As they come.
+    Many(Arc<Queue>),
+}
+
+/// What a handler answered.
+pub struct Reply {
+    pub(crate) metadata: Metadata,
+    pub(crate) trailers: Metadata,
+    pub(crate) body: ReplyBody,
+}
+
+/// The messages of a reply.
+pub(crate) enum ReplyBody {
+    /// The only one.
+    One(Bytes),
+    /// As they are made.
+    Many(Pin<Box<dyn Items>>),
+}
+
+/// What a handler knows of its call beside the messages, and what it adds to the reply.
+pub struct Cx {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) service: &'static ServiceInfo,
+    pub(crate) method: &'static MethodInfo,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) metadata: Metadata,
+    reply: Mutex<Option<Box<ReplyMetadata>>>,
+}
+
+#[derive(Default)]
+struct ReplyMetadata {
+    head: Metadata,
+    trailers: Metadata,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Peer {
+    /// The wire: `native`, `grpc`, `grpc-web`, `connect` or `local`.
+    pub wire: &'static str,
+    /// Address of the peer, for people: `tcp://[::1]:4444`, `unix:`, `memory://name`, `local`.
+    pub address: String,
+    /// The same as a socket address, where there is one.
+    pub socket: Option<SocketAddr>,
+}
+
+impl Call {
+    /// A call of the method with this index in its service.
+    pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, cx: Cx) -> Call {
+        Call { method, codec, body, cx }
+    }
+
+    /// Index of the method in [`ServiceInfo::methods`].
+    #[inline]
+    pub fn method(&self) -> u16 {
+        self.method
+    }
+
+    /// How the messages are written, and how the reply is to be.
+    #[inline]
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Everything that is not a message.
+    pub fn cx(&self) -> &Cx {
+        &self.cx
+    }
+
+    /// Everything that is not a message.
+    pub fn cx_mut(&mut self) -> &mut Cx {
+        &mut self.cx
+    }
+
+    /// The only request message.
+    ///
+    /// # Errors
+    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before.
+    #[inline]
+    pub fn into_one(self) -> Result<(Bytes, Cx)> {
+        match self.body {
+            RequestBody::One(message) => Ok((message, self.cx)),
+            RequestBody::Many(_) => Err(Status::internal("a stream of requests where one message belongs")),
+        }
+    }
+
+    /// The stream of request messages; a single message is a stream of one.
+    pub fn into_many(self) -> (RawReceiver, Cx) {
+        let queue = match self.body {
+            RequestBody::Many(queue) => queue,
+            RequestBody::One(message) => Arc::new(Queue::of_one(message)),
+        };
+        (RawReceiver(queue), self.cx)
+    }
+}
+
+/// A stream of request messages before a [`Receiver`](crate::Receiver) reads them as a type.
+pub struct RawReceiver(pub(crate) Arc<Queue>);
+
+impl Reply {
+    /// A reply of one message, with the metadata that the handler added to `cx`.
+    #[inline]
+    pub fn one(message: Bytes, cx: Cx) -> Reply {
+        let reply = cx.reply.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (metadata, trailers) = match reply {
+            None => (Metadata::new(), Metadata::new()),
+            Some(reply) => (reply.head, reply.trailers),
+        };
+        Reply { metadata, trailers, body: ReplyBody::One(message) }
+    }
+
+    /// A reply of a stream of messages.
+    pub(crate) fn many(items: Pin<Box<dyn Items>>) -> Reply {
+        Reply { metadata: Metadata::new(), trailers: Metadata::new(), body: ReplyBody::Many(items) }
+    }
+}
+
+impl Cx {
+    pub(crate) fn new(
+        peer: Arc<Peer>,
+        service: &'static ServiceInfo,
+        method: &'static MethodInfo,
+        deadline: Option<Instant>,
+        metadata: Metadata,
+    ) -> Cx {
+        Cx { peer, service, method, deadline, metadata, reply: Mutex::new(None) }
+    }
+
+    /// What the caller added to the call.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// When the call must have ended.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Time that is left; zero when it is over, none without a deadline.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Who calls.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The service that is called.
+    pub fn service(&self) -> &'static ServiceInfo {
+        self.service
+    }
+
+    /// The method that is called.
+    pub fn method(&self) -> &'static MethodInfo {
+        self.method
+    }
+
+    /// Adds metadata that goes before the first message of the reply; after that message it has no effect.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for names or values that [`Metadata`] refuses.
+    pub fn reply_metadata(&self, name: &str, value: impl Into<Bytes>) -> Result<()> {
+        Ok(self.reply_mut(|reply| reply.head.insert(name, value))?)
+    }
+
+    /// Adds metadata that goes with the end of the reply.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for names or values that [`Metadata`] refuses.
+    pub fn reply_trailer(&self, name: &str, value: impl Into<Bytes>) -> Result<()> {
+        Ok(self.reply_mut(|reply| reply.trailers.insert(name, value))?)
+    }
+
+    fn reply_mut<T>(&self, change: impl FnOnce(&mut ReplyMetadata) -> T) -> T {
+        let mut reply = self.reply.lock().unwrap_or_else(PoisonError::into_inner);
+        change(reply.get_or_insert_default())
+    }
+
+    /// Takes what the handler added for the head.
+    pub(crate) fn take_reply_head(&self) -> Metadata {
+        self.reply_mut(|reply| std::mem::take(&mut reply.head))
+    }
+
+    /// Takes what the handler added for the end.
+    pub(crate) fn take_reply_trailers(&self) -> Metadata {
+        self.reply_mut(|reply| std::mem::take(&mut reply.trailers))
+    }
+}
+
+impl fmt::Debug for Cx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx")
+            .field("method", &format_args!("{}/{}", self.service.name, self.method.name))
+            .field("peer", &self.peer)
+            .field("deadline", &self.deadline)
+            .field("metadata", &self.metadata)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestBody::One(message) => write!(f, "One({} bytes)", message.len()),
+            RequestBody::Many(_) => f.write_str("Many"),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = match &self.body {
+            ReplyBody::One(message) => format!("One({} bytes)", message.len()),
+            ReplyBody::Many(_) => "Many".to_owned(),
+        };
+        f.debug_struct("Reply")
+            .field("metadata", &self.metadata)
+            .field("body", &body)
+            .field("trailers", &self.trailers)
+            .finish()
+    }
+}

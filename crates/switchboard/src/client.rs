@@ -1,0 +1,200 @@
+//! Channels: a client's way to a service, whatever lies in between.
+
+mod address_list;
+mod calls;
+mod connection;
+mod local;
+mod options;
+mod pool;
+mod streaming;
+mod unary;
+
+pub use options::ChannelBuilder;
+pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
+pub use unary::{OnewayCall, Response, UnaryCall};
+
+use crate::{Codec, Metadata, Result, Service, Status, context};
+use bytes::Bytes;
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use switchboard_wire::ServiceInfo;
+
+/// A method as a client knows it; generated code has one per method, in a static.
+#[derive(Debug)]
+pub struct ClientMethod {
+    /// The service.
+    pub service: &'static ServiceInfo,
+    /// Index of the method in it.
+    pub index: u16,
+    /// The full name, `package.Service/Method`.
+    pub path: &'static str,
+}
+
+/// A way to a service: connections to one or several addresses, or a service in this process.
+///
+/// Cheap to clone; all clones share the connections. Thousands of callers may use one channel at once.
+#[derive(Clone)]
+pub struct Channel(Arc<Way>);
+
+enum Way {
+    Local(local::Local),
+    Remote(pool::Pool),
+}
+
+impl Channel {
+    /// A channel to `url` and the wait for its first connection, at most [`connect_timeout`] long.
+    ///
+    /// The URL names one or several addresses and options:
+    /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.
+    ///
+    /// [`connect_timeout`]: ChannelBuilder::connect_timeout
+    pub async fn connect(url: &str) -> Result<Channel> {
+        Channel::builder(url).connect().await
+    }
+
+    /// A channel to `url` with options to set.
+    pub fn builder(url: &str) -> ChannelBuilder {
+        ChannelBuilder::new(url)
+    }
+
+    /// Hands calls to a service of this process: no bytes are framed, no connection is made. Messages are encoded
+    /// and decoded once, so that both sides own what they hold.
+    pub fn local(service: impl Service) -> Channel {
+        Channel(Arc::new(Way::Local(local::Local::new(service))))
+    }
+
+    /// Begins a unary call; for generated code.
+    pub fn unary<R>(
+        &self,
+        method: &'static ClientMethod,
+        codec: Codec,
+        request: Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> UnaryCall<R> {
+        UnaryCall::new(self.begin(method, codec), request, decode)
+    }
+
+    /// Begins a one-way call; for generated code.
+    pub fn oneway(&self, method: &'static ClientMethod, codec: Codec, request: Result<Bytes>) -> OnewayCall {
+        OnewayCall::new(self.begin(method, codec), request)
+    }
+
+    /// Begins a call with a stream of replies; for generated code.
+    pub fn server_stream<R>(
+        &self,
+        method: &'static ClientMethod,
+        codec: Codec,
+        request: Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> ServerStreamCall<R> {
+        ServerStreamCall::new(self.begin(method, codec), request, decode)
+    }
+
+    /// Begins a call with a stream of requests; for generated code.
+    pub fn client_stream<Q, R>(
+        &self,
+        method: &'static ClientMethod,
+        codec: Codec,
+        encode: fn(&Q, Codec) -> Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> ClientStreamCall<Q, R> {
+        ClientStreamCall::new(self.begin(method, codec), encode, decode)
+    }
+
+    /// Begins a call with streams both ways; for generated code.
+    pub fn bidi<Q, R>(
+        &self,
+        method: &'static ClientMethod,
+        codec: Codec,
+        encode: fn(&Q, Codec) -> Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> BidiCall<Q, R> {
+        BidiCall::new(self.begin(method, codec), encode, decode)
+    }
+
+    #[inline]
+    fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
+        Begin {
+            channel: self.clone(),
+            method,
+            codec,
+            timeout: None,
+            metadata: Metadata::new(),
+            mistake: None,
+        }
+    }
+
+    /// The timeout that calls without their own get.
+    fn timeout(&self) -> Option<Duration> {
+        match &*self.0 {
+            Way::Local(_) => None,
+            Way::Remote(pool) => pool.timeout(),
+        }
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Way::Local(local) => write!(f, "Channel(local {})", local.name()),
+            Way::Remote(pool) => write!(f, "Channel({pool})"),
+        }
+    }
+}
+
+/// What every kind of call has before it is sent.
+struct Begin {
+    channel: Channel,
+    method: &'static ClientMethod,
+    codec: Codec,
+    timeout: Option<Duration>,
+    metadata: Metadata,
+    /// The first refused metadata; the call fails with it.
+    mistake: Option<Status>,
+}
+
+impl Begin {
+    fn meta(&mut self, name: &str, value: impl Into<Bytes>) {
+        if let Err(refused) = self.metadata.insert(name, value) {
+            self.mistake.get_or_insert_with(|| refused.into());
+        }
+    }
+
+    /// The deadline: of the call, of the channel, and of the call being served, whichever is first.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let own = self.timeout.or_else(|| self.channel.timeout()).map(|timeout| now + timeout);
+        match (own, context::deadline()) {
+            (Some(own), Some(inherited)) => Some(own.min(inherited)),
+            (own, inherited) => own.or(inherited),
+        }
+    }
+}
+
+/// The options that every kind of call has.
+macro_rules! call_options {
+    ($name:ident $(<$($type:ident),*>)?) => {
+        impl $(<$($type),*>)? $name $(<$($type),*>)? {
+            /// Ends the call with `DeadlineExceeded` after `timeout`, counted from now on. Sent to the server, which
+            /// stops as well. A handler's calls never outlive the call that it serves.
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+                self.begin.timeout = Some(timeout);
+                self
+            }
+
+            /// Adds metadata; a refused name or value fails the call.
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> Self {
+                self.begin.meta(name, value);
+                self
+            }
+        }
+    };
+}
+use call_options;

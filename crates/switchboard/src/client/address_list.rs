@@ -1,0 +1,45 @@
+//! Channel URLs: several addresses, then options.
+
+use crate::{Result, Status};
+
+/// Splits `tcp://a:1,b:2?x=1&y=2` into addresses and options.
+#[expect(clippy::type_complexity, reason = "two lists, named by the function")]
+pub(super) fn split(url: &str) -> Result<(Vec<String>, Vec<(&str, &str)>)> {
+    let (addresses, options) =
+        url.split_once('?').map_or((url, ""), |(addresses, options)| (addresses, options));
+    // A scheme before the first address holds for those that name none.
+    let scheme = addresses.find("://").map_or("", |end| &addresses[..end + 3]);
+    let mut list = Vec::new();
+    for address in addresses.split(',') {
+        if address.is_empty() {
+            return Err(Status::invalid_argument(format!("an address is missing in {url:?}")));
+        }
+        list.push(if address.contains(':') && (address.contains("://") || address.starts_with("unix:")) {
+            address.to_owned()
+        } else {
+            format!("{scheme}{address}")
+        });
+    }
+    let options = options.split('&').filter(|option| !option.is_empty());
+    let options = options.map(|option| {
+        option
+            .split_once('=')
+            .ok_or_else(|| Status::invalid_argument(format!("{option:?} in {url:?} is not NAME=VALUE")))
+    });
+    Ok((list, options.collect::<Result<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_share_the_scheme_and_options_are_named() {
+        let (addresses, options) = split("tcp://a:1,b:2?connections=4&timeout=1s").unwrap();
+        assert_eq!(addresses, ["tcp://a:1", "tcp://b:2"]);
+        assert_eq!(options, [("connections", "4"), ("timeout", "1s")]);
+        assert_eq!(split("memory://a").unwrap().0, ["memory://a"]);
+        assert_eq!(split("unix:/run/a,unix:/run/b").unwrap().0, ["unix:/run/a", "unix:/run/b"]);
+        assert!(split("tcp://a:1,").is_err() && split("tcp://a:1?x").is_err());
+    }
+}

@@ -1,0 +1,645 @@
+//! One connection of a client: many callers, one task.
+//!
+//! Callers encode into the outbox under a short lock and wake the task; the task writes what all of them left in
+//! one system call, reads the replies of all of them under one lock, and wakes them. The lock is never held across
+//! a system call, and on pinned workers nobody contends for it.
+
+use super::{
+    ClientMethod,
+    calls::{Answer, Calls, Entry, State, Stream},
+};
+use crate::{
+    Codec, Metadata, Origin, Result, Retry, Status,
+    driver::{CallWaker, Wakes},
+    net::{self, Io},
+    runtime,
+    stream::Queue,
+};
+use bytes::{Bytes, BytesMut};
+use std::{
+    future::Future,
+    io::IoSlice,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+use switchboard_wire::{
+    Input, Limits, Outbox,
+    native::{Client, Open},
+    wire::{CallId, ClientEvent},
+};
+use tokio::{io::AsyncReadExt, time::Sleep};
+
+/// Requests wait in the stream's queue while more than this waits to be written.
+const OUTBOX_HIGH: usize = 256 << 10;
+/// Reads of one turn, so that neighbours on the worker get theirs.
+const READS_MAX: usize = 16;
+const PARTS_MAX: usize = 64;
+
+pub(super) struct Connection {
+    inner: Mutex<Inner>,
+    wakes: Arc<Wakes>,
+    window: u32,
+    /// Whether new calls may use it.
+    usable: AtomicBool,
+}
+
+struct Inner {
+    wire: Client,
+    out: Outbox,
+    calls: Calls,
+    /// By number: the method that has it on this connection.
+    methods: Vec<&'static ClientMethod>,
+    task: Option<Waker>,
+    /// The task was woken and has not looked yet.
+    woken: bool,
+    /// No new calls: the server said so, or the connection has ended.
+    closed: Option<Status>,
+    earliest: Option<Instant>,
+}
+
+/// What a call says when it is sent.
+pub(super) struct Request<'a> {
+    pub(super) method: &'static ClientMethod,
+    pub(super) codec: Codec,
+    pub(super) deadline: Option<Instant>,
+    pub(super) now: Instant,
+    pub(super) metadata: &'a Metadata,
+}
+
+impl Connection {
+    /// Takes over an opened pipe; the task has to be spawned.
+    pub(super) fn new(
+        io: Box<dyn Io>,
+        peer: String,
+        limits: Limits,
+        keepalive: Duration,
+    ) -> (Arc<Connection>, Task) {
+        let mut wire = Client::new(limits);
+        let mut out = Outbox::new();
+        wire.greet(&mut out);
+        let wakes = Arc::new(Wakes::default());
+        let inner = Inner {
+            wire,
+            out,
+            calls: Calls::default(),
+            methods: Vec::new(),
+            task: None,
+            woken: false,
+            closed: None,
+            earliest: None,
+        };
+        let connection = Arc::new(Connection {
+            inner: Mutex::new(inner),
+            wakes,
+            window: limits.stream_window_bytes,
+            usable: AtomicBool::new(true),
+        });
+        let now = Instant::now();
+        let task = Task {
+            connection: connection.clone(),
+            io,
+            peer,
+            keepalive,
+            input: BytesMut::new(),
+            writing: Outbox::new(),
+            ready: Vec::new(),
+            wake: Vec::new(),
+            last_read: now,
+            pinged: None,
+            alarm: None,
+            sleep: None,
+        };
+        (connection, task)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        self.usable.load(Ordering::Relaxed)
+    }
+
+    /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
+    #[inline]
+    pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
+        let state = State::Unary { waker: Some(waker.clone()), head: None, item: None };
+        let mut inner = self.lock();
+        inner.open(request, Some(message), false, false, state)
+    }
+
+    /// Sends a one-way call.
+    pub(super) fn oneway(&self, request: &Request<'_>, message: &Bytes) -> Result<()> {
+        let mut inner = self.lock();
+        let state = State::Done(Err(Status::canceled("one-way")));
+        let id = inner.open(request, Some(message), false, true, state)?;
+        inner.calls.remove(id);
+        Ok(())
+    }
+
+    /// Sends a call with streams; requests are taken from `outbound`, replies put into `inbound`.
+    pub(super) fn stream(
+        &self,
+        request: &Request<'_>,
+        message: Option<&Bytes>,
+        inbound: &Arc<Queue>,
+        outbound: Option<Arc<Queue>>,
+    ) -> Result<CallId> {
+        let mut inner = self.lock();
+        let credit = i64::from(inner.wire.send_window());
+        let more = outbound.is_some();
+        let state = State::Stream(Stream { inbound: inbound.clone(), outbound, credit });
+        let id = inner.open(request, message, more, false, state)?;
+        drop(inner);
+        // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
+        // and whenever the reader takes a reply.
+        let waker = Waker::from(CallWaker::new(id, self.wakes.clone()));
+        inbound.watch_consumer(&waker);
+        waker.wake();
+        Ok(id)
+    }
+
+    /// The answer to a unary call, once it is there.
+    #[inline]
+    pub(super) fn poll_unary(&self, id: CallId, cx: &Context<'_>) -> Poll<Result<Answer>> {
+        let mut inner = self.lock();
+        match inner.calls.get_mut(id).map(|entry| &mut entry.state) {
+            Some(State::Unary { waker, .. }) => {
+                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            Some(State::Done(_)) => match inner.calls.remove(id).map(|entry| entry.state) {
+                Some(State::Done(answer)) => Poll::Ready(answer),
+                _ => Poll::Ready(Err(Status::internal("a call lost its answer"))),
+            },
+            _ => Poll::Ready(Err(Status::internal("a call lost its place"))),
+        }
+    }
+
+    /// Gives up on a call; nothing when it has ended.
+    pub(super) fn cancel(&self, id: CallId) {
+        let mut inner = self.lock();
+        match inner.calls.remove(id) {
+            None | Some(Entry { state: State::Done(_), .. }) => {}
+            Some(_) => {
+                let Inner { wire, out, .. } = &mut *inner;
+                wire.cancel(id, out);
+                inner.wake();
+            }
+        }
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn open(
+        &mut self,
+        request: &Request<'_>,
+        message: Option<&Bytes>,
+        more: bool,
+        oneway: bool,
+        state: State,
+    ) -> Result<CallId> {
+        if let Some(status) = &self.closed {
+            return Err(status.clone().with_retry(Retry::Safe));
+        }
+        let timeout = match request.deadline {
+            None => None,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(request.now);
+                if left.is_zero() {
+                    return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
+                }
+                Some(left)
+            }
+        };
+        if self.calls.len() >= self.wire.calls_max() as usize {
+            let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
+            return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        let method = self.number_of(request.method)?;
+        let id = self.calls.insert(Entry { deadline: request.deadline, state });
+        let open = Open { method, codec: request.codec, timeout, metadata: request.metadata, oneway, more };
+        if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
+            self.calls.remove(id);
+            return Err(status);
+        }
+        if let Some(deadline) = request.deadline {
+            if self.earliest.is_none_or(|earliest| deadline < earliest) {
+                self.earliest = Some(deadline);
+            }
+        }
+        self.wake();
+        Ok(id)
+    }
+
+    /// The number of the method on this connection; names it first if it has none.
+    #[inline]
+    fn number_of(&mut self, method: &'static ClientMethod) -> Result<u16> {
+        if let Some(number) = self.methods.iter().position(|known| std::ptr::eq(*known, method)) {
+            return Ok(number as u16);
+        }
+        let number = u16::try_from(self.methods.len()).ok().filter(|number| *number < 1024);
+        let number =
+            number.ok_or_else(|| Status::resource_exhausted("more than 1024 methods on one connection"))?;
+        self.methods.push(method);
+        self.wire.method(number, method.path, &mut self.out);
+        Ok(number)
+    }
+
+    /// Wakes the task, once until it has looked.
+    #[inline]
+    fn wake(&mut self) {
+        if !std::mem::replace(&mut self.woken, true) {
+            if let Some(task) = &self.task {
+                task.wake_by_ref();
+            }
+        }
+    }
+
+    /// Handles one event; wakers go into `wake`.
+    #[inline]
+    fn event(&mut self, event: ClientEvent, wake: &mut Vec<Waker>) {
+        match event {
+            ClientEvent::Reply { id, item } => match self.calls.get_mut(id) {
+                Some(Entry { state, .. }) => match state {
+                    State::Unary { waker, head, .. } => {
+                        wake.extend(waker.take());
+                        let head = head.take();
+                        *state = State::Done(Ok(Answer { item, head, trailers: Metadata::new() }));
+                    }
+                    State::Stream(stream) => {
+                        stream.inbound.push_now(item);
+                        self.end_stream(id, Ok(Metadata::new()));
+                    }
+                    State::Done(_) => {}
+                },
+                None => {}
+            },
+            ClientEvent::Head { id, metadata } => {
+                match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+                    Some(State::Unary { head, .. }) => *head = Some(Box::new(metadata)),
+                    Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
+                    _ => {}
+                }
+            }
+            ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+                Some(State::Unary { item: first, .. }) => *first = Some(item),
+                Some(State::Stream(stream)) => {
+                    stream.inbound.push_now(item);
+                }
+                _ => {}
+            },
+            ClientEvent::End { id, end } => match self.calls.get_mut(id) {
+                Some(Entry { state: State::Stream(_), .. }) => self.end_stream(id, end),
+                Some(Entry { state, .. }) => {
+                    if let State::Unary { waker, head, item } = state {
+                        wake.extend(waker.take());
+                        let answer = end.and_then(|trailers| match item.take() {
+                            Some(item) => Ok(Answer { item, head: head.take(), trailers }),
+                            None => Err(Status::internal("the server ended a unary call without a reply")),
+                        });
+                        *state = State::Done(answer);
+                    }
+                }
+                None => {}
+            },
+            ClientEvent::Credit { id, bytes } => {
+                if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
+                    stream.credit += i64::from(bytes);
+                    self.pump(id, None);
+                }
+            }
+            ClientEvent::WindowGrew { bytes } => {
+                for (_, entry) in self.calls.iter_mut() {
+                    if let State::Stream(stream) = &mut entry.state {
+                        stream.credit += i64::from(bytes);
+                    }
+                }
+            }
+            ClientEvent::GoAway { status } => self.closed = Some(status),
+            ClientEvent::Pong => {}
+        }
+    }
+
+    fn end_stream(&mut self, id: CallId, end: Result<Metadata>) {
+        if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.remove(id) {
+            if let Some(outbound) = &stream.outbound {
+                let text = "the call has ended";
+                outbound.close(end.as_ref().err().cloned().unwrap_or_else(|| Status::canceled(text)));
+            }
+            stream.inbound.finish(end);
+        }
+    }
+
+    /// Sends what a stream has to send: requests while there is credit and room, and credit for its reader.
+    fn pump(&mut self, id: CallId, waker: Option<(&Waker, u32)>) {
+        let Inner { wire, out, calls, .. } = self;
+        let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
+        if let Some((waker, window)) = waker {
+            stream.inbound.watch_consumer(waker);
+            if stream.inbound.is_closed() {
+                // The reader was dropped: nobody wants the rest.
+                wire.cancel(id, out);
+                return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
+            }
+            if let Some(bytes) = stream.inbound.take_credit(window / 4) {
+                wire.credit(id, bytes, out);
+            }
+        }
+        let Some(outbound) = stream.outbound.clone() else { return };
+        let mut failed = None;
+        while stream.credit > 0 && out.len() < OUTBOX_HIGH {
+            let next = match waker {
+                Some((waker, _)) => outbound.poll_pop(&mut Context::from_waker(waker)),
+                None => outbound.try_pop().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))),
+            };
+            match next {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(item))) => {
+                    stream.credit -= item.len().max(1) as i64;
+                    if let Err(status) = wire.item(id, &item, out) {
+                        failed = Some(status);
+                        break;
+                    }
+                }
+                Poll::Ready(None | Some(Err(_))) => {
+                    wire.half_close(id, out);
+                    stream.outbound = None;
+                    break;
+                }
+            }
+        }
+        if let Some(status) = failed {
+            wire.cancel(id, out);
+            self.end_stream(id, Err(status));
+        }
+    }
+
+    /// Ends the calls whose deadline has passed.
+    fn expire(&mut self, now: Instant, wake: &mut Vec<Waker>) {
+        let mut next = None::<Instant>;
+        let mut overdue = Vec::new();
+        for (id, entry) in self.calls.iter_mut() {
+            let Some(deadline) = entry.deadline else { continue };
+            if deadline <= now {
+                overdue.push(id);
+            } else if next.is_none_or(|next| deadline < next) {
+                next = Some(deadline);
+            }
+        }
+        self.earliest = next;
+        for id in overdue {
+            let text = "no answer within the call's deadline";
+            self.fail(id, Status::deadline_exceeded(text), wake);
+            self.wire.cancel(id, &mut self.out);
+        }
+    }
+
+    /// Ends one call with a status that was made here.
+    fn fail(&mut self, id: CallId, status: Status, wake: &mut Vec<Waker>) {
+        match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+            Some(State::Stream(_)) => self.end_stream(id, Err(status)),
+            Some(state @ State::Unary { .. }) => {
+                if let State::Unary { waker, .. } = state {
+                    wake.extend(waker.take());
+                }
+                *state = State::Done(Err(status));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What drives a connection; its future ends with the connection.
+pub(super) struct Task {
+    connection: Arc<Connection>,
+    io: Box<dyn Io>,
+    peer: String,
+    keepalive: Duration,
+    input: BytesMut,
+    writing: Outbox,
+    ready: Vec<u32>,
+    wake: Vec<Waker>,
+    last_read: Instant,
+    pinged: Option<Instant>,
+    alarm: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Task {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        let mut reads = 0;
+        loop {
+            if let Some(end) = self.prepare(cx) {
+                return Poll::Ready(end);
+            }
+            if let Err(error) = self.flush(cx) {
+                return Poll::Ready(self.lost(&format!("write: {error}")));
+            }
+            match self.read(cx) {
+                Poll::Ready(Some(end)) => return Poll::Ready(end),
+                Poll::Ready(None) => {
+                    reads += 1;
+                    if reads == READS_MAX {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Poll::Pending => {
+                    self.rest();
+                    if self.arm(cx) {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write.
+    fn prepare(&mut self, cx: &Context<'_>) -> Option<Status> {
+        let connection = self.connection.clone();
+        connection.wakes.take(cx.waker(), &mut self.ready);
+        let mut inner = connection.lock();
+        inner.woken = false;
+        if !inner.task.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            inner.task = Some(cx.waker().clone());
+        }
+        if self.alarm.is_some() || inner.earliest.is_some() {
+            let now = Instant::now();
+            if inner.earliest.is_some_and(|earliest| earliest <= now) {
+                inner.expire(now, &mut self.wake);
+            }
+            if let Some(end) = self.check_life(&mut inner, now) {
+                return Some(end);
+            }
+        }
+        for id in self.ready.drain(..) {
+            let waker = Waker::from(CallWaker::new(id, connection.wakes.clone()));
+            inner.pump(id, Some((&waker, connection.window)));
+        }
+        if inner.closed.is_some() && inner.calls.len() == 0 && inner.out.is_empty() && self.writing.is_empty()
+        {
+            return inner.closed.clone();
+        }
+        if self.writing.is_empty() {
+            std::mem::swap(&mut inner.out, &mut self.writing);
+        }
+        drop(inner);
+        for waker in self.wake.drain(..) {
+            waker.wake();
+        }
+        None
+    }
+
+    /// Asks a silent server for a sign of life while calls wait, and gives up when none comes.
+    fn check_life(&mut self, inner: &mut Inner, now: Instant) -> Option<Status> {
+        if inner.calls.len() == 0 {
+            self.pinged = None;
+            return None;
+        }
+        if self.last_read.max(self.pinged.unwrap_or(self.last_read)) + self.keepalive > now {
+            return None;
+        }
+        if self.pinged.is_some_and(|pinged| pinged > self.last_read) {
+            return Some(self.lost(&format!("no sign of life for {:?} (keepalive)", self.keepalive * 2)));
+        }
+        self.pinged = Some(now);
+        inner.wire.ping(&mut inner.out);
+        None
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+        while !self.writing.is_empty() {
+            let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+            let filled = self.writing.fill(&mut slices);
+            match Pin::new(&mut *self.io).poll_write_vectored(cx, &slices[..filled]) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(written)) => self.writing.advance(written),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once and hands replies to their callers; a status when the connection is over.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Status>> {
+        if self.input.capacity() == 0 {
+            self.input = net::lend();
+        } else if self.input.capacity() - self.input.len() < 4096 {
+            self.input.reserve(net::BUFFER_BYTES);
+        }
+        let read = std::task::ready!(pin!(self.io.read_buf(&mut self.input)).poll(cx));
+        match read {
+            Ok(0) => return Poll::Ready(Some(self.lost("the server closed it"))),
+            Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
+            Ok(_) => {}
+        }
+        self.last_read = Instant::now();
+        runtime::traffic(self.last_read);
+        let mut input = Input::new(std::mem::take(&mut self.input));
+        let mut inner = self.connection.lock();
+        let fatal = loop {
+            let Inner { wire, out, .. } = &mut *inner;
+            match wire.recv(&mut input, out) {
+                Ok(Some(event)) => inner.event(event, &mut self.wake),
+                Ok(None) => break None,
+                Err(fatal) => break Some(fatal),
+            }
+        };
+        if inner.closed.is_some() {
+            self.connection.usable.store(false, Ordering::Relaxed);
+        }
+        drop(inner);
+        self.input = input.into_buffer();
+        for waker in self.wake.drain(..) {
+            waker.wake();
+        }
+        Poll::Ready(fatal.map(|fatal| self.lost(&format!("the server broke the protocol: {fatal}"))))
+    }
+
+    /// Gives buffers back that the connection does not need while it waits.
+    fn rest(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            net::take_back(std::mem::take(&mut self.input));
+        }
+    }
+
+    /// Makes the next timer wake the task; false when there is something to do at once.
+    fn arm(&mut self, cx: &mut Context<'_>) -> bool {
+        let (earliest, waiting, woken) = {
+            let inner = self.connection.lock();
+            (inner.earliest, inner.calls.len() > 0, inner.woken)
+        };
+        if woken && self.writing.is_empty() {
+            return false;
+        }
+        let silent =
+            waiting.then(|| self.last_read.max(self.pinged.unwrap_or(self.last_read)) + self.keepalive);
+        let wanted = match (earliest, silent) {
+            (Some(earliest), Some(silent)) => Some(earliest.min(silent)),
+            (earliest, silent) => earliest.or(silent),
+        };
+        // An alarm that rings too early costs one empty turn; moving it with every read would cost more.
+        let Some(wanted) = wanted else { return true };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted.into())));
+        if self.alarm.is_none_or(|alarm| wanted < alarm || alarm <= self.last_read) {
+            self.alarm = Some(wanted);
+            sleep.as_mut().reset(wanted.into());
+        }
+        if sleep.as_mut().poll(cx).is_ready() {
+            self.alarm = Some(wanted);
+            sleep.as_mut().reset(wanted.into());
+            if sleep.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        true
+    }
+
+    fn lost(&self, why: &str) -> Status {
+        Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
+            .with_origin(Origin::Path)
+            .with_retry(Retry::IfIdempotent)
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.turn(cx).map(|end| close(&this.connection, &end))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // The runtime that drove the connection has ended, or the connection has.
+        close(&self.connection, &self.lost("its runtime has ended"));
+    }
+}
+
+/// Ends every call in flight; new ones are refused.
+fn close(connection: &Connection, status: &Status) {
+    connection.usable.store(false, Ordering::Relaxed);
+    let mut wake = Vec::new();
+    let mut inner = connection.lock();
+    inner.closed.get_or_insert_with(|| status.clone());
+    let ids: Vec<_> = inner.calls.iter_mut().map(|(id, _)| id).collect();
+    for id in ids {
+        inner.fail(id, status.clone(), &mut wake);
+    }
+    drop(inner);
+    for waker in wake {
+        waker.wake();
+    }
+}

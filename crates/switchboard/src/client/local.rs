@@ -1,0 +1,99 @@
+//! The direct path: a call handed to a service of this process, without a connection.
+
+use super::Begin;
+use crate::{
+    Call, Cx, Metadata, Peer, Reply, Result, Service, Status,
+    call::{ReplyBody, RequestBody},
+    context,
+    driver::{Erased, ErasedService},
+    stream::{Items, Queue},
+};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
+
+pub(super) struct Local {
+    service: Arc<dyn ErasedService>,
+    peer: Arc<Peer>,
+}
+
+impl Local {
+    pub(super) fn new(service: impl Service) -> Local {
+        let peer = Arc::new(Peer { wire: "local", address: "local".into(), socket: None });
+        Local { service: Arc::new(Erased(Arc::new(service))), peer }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.service.info().name
+    }
+
+    /// Runs one call; it ends with its deadline. Deadlines need the timer of a tokio runtime.
+    pub(super) fn call(
+        &self,
+        begin: &mut Begin,
+        body: RequestBody,
+    ) -> impl Future<Output = Result<Reply>> + Send + 'static + use<> {
+        let deadline = begin.deadline(Instant::now());
+        let info = self.service.info();
+        let known = begin.method.service.name == info.name;
+        let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);
+        let metadata = std::mem::take(&mut begin.metadata);
+        let called = match method {
+            Some(method) => {
+                let cx = Cx::new(self.peer.clone(), info, method, deadline, metadata);
+                Ok(self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
+            }
+            None => Err(Status::unimplemented(format!(
+                "{} is not served here; {} is",
+                begin.method.path, info.name
+            ))),
+        };
+        async move {
+            let mut called = called?;
+            within(deadline, poll_fn(move |cx| context::scope(deadline, || called.as_mut().poll(cx)))).await
+        }
+    }
+}
+
+async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    match deadline {
+        None => work.await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), work)
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer within the call's deadline"))),
+    }
+}
+
+/// Moves the replies of a handler into the queue of their reader; a task, since both may wait for each other.
+pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -> Result<()> {
+    let mut items: Pin<Box<dyn Items>> = match reply.body {
+        ReplyBody::One(item) => {
+            into.set_head(reply.metadata);
+            into.push_now(item);
+            into.finish(Ok(reply.trailers));
+            return Ok(());
+        }
+        ReplyBody::Many(items) => items,
+    };
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Status::failed_precondition(
+            "streams in the process need a tokio runtime on this thread",
+        ));
+    }
+    let into = into.clone();
+    tokio::spawn(async move {
+        let mut head_sent = false;
+        let pumped = within(deadline, async {
+            loop {
+                let item = poll_fn(|cx| context::scope(deadline, || items.as_mut().poll_next(cx))).await;
+                if !std::mem::replace(&mut head_sent, true) {
+                    into.set_head(items.head());
+                }
+                let Some(item) = item else { return Ok(items.trailers()) };
+                let mut item = Some(item?);
+                poll_fn(|cx| into.poll_push(cx, &mut item)).await?;
+            }
+        });
+        let end: Result<Metadata> = pumped.await;
+        into.finish(end);
+    });
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Options of a channel: the builder for code, the URL for configuration, both ending in the same struct.
+
+use super::{Channel, Way, address_list, pool::Pool};
+use crate::{Limit, Limits, Result, Status, limits::Source, net::Address, runtime};
+use std::{sync::Arc, time::Duration};
+
+/// Sets the options of a [`Channel`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `connect` or `lazy`"]
+pub struct ChannelBuilder {
+    url: String,
+    options: Options,
+    mistake: Option<Status>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) connections: usize,
+    pub(super) connect_timeout: Duration,
+    pub(super) backoff_max: Duration,
+    pub(super) keepalive: Duration,
+    pub(super) timeout: Option<Duration>,
+    pub(super) limits: Limits,
+}
+
+impl ChannelBuilder {
+    pub(super) fn new(url: &str) -> ChannelBuilder {
+        ChannelBuilder {
+            url: url.to_owned(),
+            options: Options {
+                connections: runtime::worker_count(),
+                connect_timeout: Duration::from_secs(5),
+                backoff_max: Duration::from_secs(5),
+                keepalive: Duration::from_secs(20),
+                timeout: None,
+                limits: Limits::default(),
+            },
+            mistake: None,
+        }
+    }
+
+    /// Connections to each address, shared by all callers; 1 to 1024, by default one per worker thread.
+    pub fn connections(mut self, connections: usize) -> ChannelBuilder {
+        self.options.connections = connections.clamp(1, 1024);
+        self
+    }
+
+    /// How long a connection may take to open; by default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> ChannelBuilder {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// The longest pause between tries to reconnect, which begin at 50 ms and double, less a random part; by
+    /// default 5 s.
+    pub fn backoff_max(mut self, pause: Duration) -> ChannelBuilder {
+        self.options.backoff_max = pause;
+        self
+    }
+
+    /// With calls in flight and nothing heard for so long, the server is asked for a sign of life, and the
+    /// connection given up when none comes in the same time again; by default 20 s.
+    pub fn keepalive(mut self, silence: Duration) -> ChannelBuilder {
+        self.options.keepalive = silence.max(Duration::from_millis(10));
+        self
+    }
+
+    /// The timeout of calls that do not set their own; by default none.
+    pub fn timeout(mut self, timeout: Duration) -> ChannelBuilder {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets a limit, in its [unit](Limit::unit).
+    pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
+        if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
+            self.mistake.get_or_insert(error.into());
+        }
+        self
+    }
+
+    /// The channel, once it has a connection.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers within
+    /// [`connect_timeout`](Self::connect_timeout).
+    pub async fn connect(self) -> Result<Channel> {
+        let channel = self.lazy()?;
+        if let Way::Remote(pool) = &*channel.0 {
+            pool.connect().await?;
+        }
+        Ok(channel)
+    }
+
+    /// The channel; its first call connects.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a wrong URL.
+    pub fn lazy(mut self) -> Result<Channel> {
+        let url = self.url.clone();
+        let (addresses, options) = address_list::split(&url)?;
+        for (name, value) in options {
+            self.option(name, value)?;
+        }
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        Ok(Channel(Arc::new(Way::Remote(Pool::new(addresses, self.options)))))
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Result<()> {
+        let wrong = |expected: &str| {
+            Status::invalid_argument(format!("{name}={value} in {:?}: expected {expected}", self.url))
+        };
+        match name {
+            "connections" => {
+                let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
+                self.options.connections = count.ok_or_else(|| wrong("1 to 1024"))?;
+            }
+            "timeout" | "connect_timeout" | "backoff_max" | "keepalive" => {
+                let span = duration(value).ok_or_else(|| wrong("a number with ms or s"))?;
+                match name {
+                    "timeout" => self.options.timeout = Some(span),
+                    "connect_timeout" => self.options.connect_timeout = span,
+                    "backoff_max" => self.options.backoff_max = span,
+                    _ => self.options.keepalive = span,
+                }
+            }
+            "wire" if value == "native" => {}
+            "wire" => return Err(wrong("native")),
+            _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,
+        }
+        Ok(())
+    }
+}
+
+/// `250ms` or `2s`.
+fn duration(text: &str) -> Option<Duration> {
+    let (digits, factor) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => (text.strip_suffix('s')?, 1000),
+    };
+    digits.parse::<u64>().ok().map(|value| Duration::from_millis(value.saturating_mul(factor)))
+}

@@ -1,0 +1,201 @@
+//! Calls with streams of requests, of replies, or both.
+
+use super::{
+    Begin, Way, call_options, local,
+    unary::{Response, answer_of},
+};
+use crate::{Codec, Metadata, Receiver, Result, Sender, Status, call::RequestBody, stream::Queue};
+use bytes::Bytes;
+use std::{
+    future::{Future, IntoFuture},
+    pin::Pin,
+    sync::Arc,
+    time::Instant,
+};
+
+/// Requests that a sender may queue before the connection takes them.
+const ROOM: usize = 64 << 10;
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl Begin {
+    /// Sends the call with its queues; replies arrive in the one that is returned.
+    async fn stream(mut self, message: Option<Bytes>, outbound: Option<Arc<Queue>>) -> Result<Arc<Queue>> {
+        if let Some(mistake) = self.mistake.take() {
+            return Err(mistake);
+        }
+        let inbound = Arc::new(Queue::new(ROOM));
+        let channel = self.channel.clone();
+        match &*channel.0 {
+            Way::Remote(pool) => {
+                let connection = match pool.ready() {
+                    Some(connection) => connection,
+                    None => self.connection().await?,
+                };
+                connection.stream(&self.request(Instant::now()), message.as_ref(), &inbound, outbound)?;
+            }
+            Way::Local(way) => {
+                let deadline = self.deadline(Instant::now());
+                let body = match (message, outbound) {
+                    (Some(message), _) => RequestBody::One(message),
+                    (None, outbound) => {
+                        RequestBody::Many(outbound.unwrap_or_else(|| Arc::new(Queue::new(ROOM))))
+                    }
+                };
+                let called = way.call(&mut self, body);
+                if self.method.service.methods[usize::from(self.method.index)].kind
+                    == crate::Kind::ClientStream
+                {
+                    // The handler's answer comes after the requests, which the caller has yet to send.
+                    let into = inbound.clone();
+                    tokio::spawn(async move {
+                        match called.await.and_then(answer_of) {
+                            Ok(answer) => {
+                                into.set_head(answer.head.map_or_else(Metadata::new, |head| *head));
+                                into.push_now(answer.item);
+                                into.finish(Ok(answer.trailers));
+                            }
+                            Err(status) => into.finish(Err(status)),
+                        }
+                    });
+                } else {
+                    local::pump(called.await?, &inbound, deadline)?;
+                }
+            }
+        }
+        Ok(inbound)
+    }
+}
+
+/// A call with a stream of replies: set options, then await it for its [`Receiver`].
+#[must_use = "a call does nothing until it is awaited"]
+pub struct ServerStreamCall<R> {
+    begin: Begin,
+    request: Result<Bytes>,
+    decode: fn(Codec, Bytes) -> Result<R>,
+}
+
+call_options!(ServerStreamCall<R>);
+
+impl<R> ServerStreamCall<R> {
+    pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
+        ServerStreamCall { begin, request, decode }
+    }
+}
+
+impl<R: 'static> IntoFuture for ServerStreamCall<R> {
+    type Output = Result<Receiver<R>>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let (codec, decode) = (self.begin.codec, self.decode);
+        Box::pin(async move {
+            let inbound = self.begin.stream(Some(self.request?), None).await?;
+            Ok(Receiver::new(inbound, codec, decode))
+        })
+    }
+}
+
+/// A call with a stream of requests: set options, then await it for its [`Upload`].
+#[must_use = "a call does nothing until it is awaited"]
+pub struct ClientStreamCall<Q, R> {
+    begin: Begin,
+    encode: fn(&Q, Codec) -> Result<Bytes>,
+    decode: fn(Codec, Bytes) -> Result<R>,
+}
+
+call_options!(ClientStreamCall<Q, R>);
+
+impl<Q, R> ClientStreamCall<Q, R> {
+    pub(super) fn new(
+        begin: Begin,
+        encode: fn(&Q, Codec) -> Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> Self {
+        ClientStreamCall { begin, encode, decode }
+    }
+}
+
+impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
+    type Output = Result<Upload<Q, R>>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let codec = self.begin.codec;
+        Box::pin(async move {
+            let outbound = Arc::new(Queue::new(ROOM));
+            let sender = Sender::new(outbound.clone(), codec, self.encode, true);
+            let inbound = self.begin.stream(None, Some(outbound)).await?;
+            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode) })
+        })
+    }
+}
+
+/// The requests of a client stream and, at the end, its reply. Dropping it before ends the call on both sides.
+#[derive(Debug)]
+pub struct Upload<Q, R> {
+    sender: Sender<Q>,
+    receiver: Receiver<R>,
+}
+
+impl<Q, R> Upload<Q, R> {
+    /// Sends one request; waits while the server is behind. Cancel safe as [`Sender::send`].
+    ///
+    /// # Errors
+    /// What ended the call; [`finish`](Self::finish) tells the same.
+    pub async fn send(&self, message: Q) -> Result<()> {
+        self.sender.send(message).await
+    }
+
+    /// Ends the requests and waits for the reply.
+    ///
+    /// # Errors
+    /// Why the call ended.
+    pub async fn finish(self) -> Result<Response<R>> {
+        let Upload { sender, mut receiver } = self;
+        sender.finish();
+        let metadata = receiver.metadata().await;
+        let message = receiver.next().await?;
+        let message = message.ok_or_else(|| Status::internal("the server ended the call without a reply"))?;
+        if receiver.next().await?.is_some() {
+            return Err(Status::internal("the server sent more than one reply"));
+        }
+        let trailers = receiver.trailers();
+        Ok(Response { message, metadata, trailers })
+    }
+}
+
+/// A call with streams both ways: set options, then await it for a [`Sender`] and a [`Receiver`].
+#[must_use = "a call does nothing until it is awaited"]
+pub struct BidiCall<Q, R> {
+    begin: Begin,
+    encode: fn(&Q, Codec) -> Result<Bytes>,
+    decode: fn(Codec, Bytes) -> Result<R>,
+}
+
+call_options!(BidiCall<Q, R>);
+
+impl<Q, R> BidiCall<Q, R> {
+    pub(super) fn new(
+        begin: Begin,
+        encode: fn(&Q, Codec) -> Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> Self {
+        BidiCall { begin, encode, decode }
+    }
+}
+
+impl<Q: 'static, R: 'static> IntoFuture for BidiCall<Q, R> {
+    type Output = Result<(Sender<Q>, Receiver<R>)>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let codec = self.begin.codec;
+        Box::pin(async move {
+            let outbound = Arc::new(Queue::new(ROOM));
+            let sender = Sender::new(outbound.clone(), codec, self.encode, true);
+            let inbound = self.begin.stream(None, Some(outbound)).await?;
+            Ok((sender, Receiver::new(inbound, codec, self.decode)))
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! Calls with one reply, or none.
+
+use super::{
+    Begin, Way, call_options,
+    calls::Answer,
+    connection::{Connection, Request},
+};
+use crate::{
+    Codec, Metadata, Reply, Result, Status,
+    call::{ReplyBody, RequestBody},
+};
+use bytes::Bytes;
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    ops::{Deref, DerefMut},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+use switchboard_wire::wire::CallId;
+
+/// A unary call: set options, then await it.
+///
+/// Cancel safe in the sense that dropping it ends the call on both sides.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct UnaryCall<R> {
+    begin: Begin,
+    request: Result<Bytes>,
+    decode: fn(Codec, Bytes) -> Result<R>,
+}
+
+call_options!(UnaryCall<R>);
+
+impl<R> UnaryCall<R> {
+    pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
+        UnaryCall { begin, request, decode }
+    }
+}
+
+impl<R> IntoFuture for UnaryCall<R> {
+    type Output = Result<Response<R>>;
+    type IntoFuture = UnaryFuture<R>;
+
+    fn into_future(self) -> UnaryFuture<R> {
+        UnaryFuture { decode: self.decode, codec: self.begin.codec, raw: Raw::new(self.begin, self.request) }
+    }
+}
+
+/// What a [`UnaryCall`] becomes when it is awaited.
+#[must_use = "futures do nothing unless polled"]
+pub struct UnaryFuture<R> {
+    raw: Raw,
+    codec: Codec,
+    decode: fn(Codec, Bytes) -> Result<R>,
+}
+
+impl<R> Future for UnaryFuture<R> {
+    type Output = Result<Response<R>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = std::task::ready!(self.raw.poll(cx))?;
+        let message = (self.decode)(self.codec, answer.item)?;
+        Poll::Ready(Ok(Response {
+            message,
+            metadata: answer.head.map_or_else(Metadata::new, |head| *head),
+            trailers: answer.trailers,
+        }))
+    }
+}
+
+/// A unary call before its reply is read as a type.
+enum Raw {
+    Start(Option<(Begin, Result<Bytes>)>),
+    Connecting(Pin<Box<dyn Future<Output = Result<Sent>> + Send>>),
+    Waiting(Sent),
+    Local(Pin<Box<dyn Future<Output = Result<Answer>> + Send>>),
+    Done,
+}
+
+/// A call that was sent; dropped before its answer, it is cancelled.
+struct Sent {
+    connection: Arc<Connection>,
+    id: Option<CallId>,
+}
+
+impl Drop for Sent {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.connection.cancel(id);
+        }
+    }
+}
+
+impl Raw {
+    fn new(begin: Begin, request: Result<Bytes>) -> Raw {
+        Raw::Start(Some((begin, request)))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
+        loop {
+            match self {
+                Raw::Start(start) => {
+                    let (begin, request) = start.take().expect("a call begins once");
+                    *self = Raw::begin(begin, request, cx)?;
+                    if let Raw::Waiting(_) = self {
+                        return Poll::Pending;
+                    }
+                }
+                Raw::Connecting(sent) => {
+                    let sent = std::task::ready!(sent.as_mut().poll(cx))?;
+                    *self = Raw::Waiting(sent);
+                }
+                Raw::Waiting(sent) => {
+                    let id = sent.id.expect("a sent call has its number until it is answered");
+                    let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
+                    sent.id = None;
+                    *self = Raw::Done;
+                    return Poll::Ready(answer);
+                }
+                Raw::Local(answer) => {
+                    let answer = std::task::ready!(answer.as_mut().poll(cx));
+                    *self = Raw::Done;
+                    return Poll::Ready(answer);
+                }
+                Raw::Done => panic!("a call was polled after its answer"),
+            }
+        }
+    }
+
+    /// Sends the call if there is a connection, else begins to wait for one.
+    fn begin(mut begin: Begin, request: Result<Bytes>, cx: &Context<'_>) -> Result<Raw> {
+        let request = request?;
+        if let Some(mistake) = begin.mistake.take() {
+            return Err(mistake);
+        }
+        let channel = begin.channel.clone();
+        match &*channel.0 {
+            Way::Remote(pool) => match pool.ready() {
+                Some(connection) => {
+                    let now = Instant::now();
+                    let sent = begin.request(now);
+                    let id = connection.unary(&sent, &request, cx.waker())?;
+                    Ok(Raw::Waiting(Sent { connection, id: Some(id) }))
+                }
+                None => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
+            },
+            Way::Local(local) => {
+                let called = local.call(&mut begin, RequestBody::One(request));
+                Ok(Raw::Local(Box::pin(async move { answer_of(called.await?) })))
+            }
+        }
+    }
+}
+
+impl Begin {
+    pub(super) fn request(&self, now: Instant) -> Request<'_> {
+        Request {
+            method: self.method,
+            codec: self.codec,
+            deadline: self.deadline(now),
+            now,
+            metadata: &self.metadata,
+        }
+    }
+}
+
+async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
+    let connection = begin.connection().await?;
+    let sent = std::future::poll_fn(|cx| {
+        Poll::Ready(connection.unary(&begin.request(Instant::now()), &request, cx.waker()))
+    });
+    let id = sent.await?;
+    Ok(Sent { connection, id: Some(id) })
+}
+
+impl Begin {
+    /// A connection within the call's deadline.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
+        let Way::Remote(pool) = &*self.channel.0 else {
+            return Err(Status::internal("a local channel has no connections"));
+        };
+        match self.deadline(Instant::now()) {
+            None => pool.connection().await,
+            Some(deadline) => {
+                if tokio::runtime::Handle::try_current().is_err() {
+                    return pool.connection().await;
+                }
+                tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {
+                    Err(Status::deadline_exceeded("no connection within the call's deadline"))
+                })
+            }
+        }
+    }
+}
+
+pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
+    match reply.body {
+        ReplyBody::One(item) => {
+            Ok(Answer { item, head: Some(Box::new(reply.metadata)), trailers: reply.trailers })
+        }
+        ReplyBody::Many(_) => Err(Status::internal("a stream of replies where one belongs")),
+    }
+}
+
+/// A one-way call: set options, then await it; it is done once the message is on its way.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct OnewayCall {
+    begin: Begin,
+    request: Result<Bytes>,
+}
+
+call_options!(OnewayCall);
+
+impl OnewayCall {
+    pub(super) fn new(begin: Begin, request: Result<Bytes>) -> OnewayCall {
+        OnewayCall { begin, request }
+    }
+
+    async fn send(mut self) -> Result<()> {
+        let request = self.request?;
+        if let Some(mistake) = self.begin.mistake.take() {
+            return Err(mistake);
+        }
+        let channel = self.begin.channel.clone();
+        match &*channel.0 {
+            Way::Remote(pool) => {
+                let connection = match pool.ready() {
+                    Some(connection) => connection,
+                    None => self.begin.connection().await?,
+                };
+                connection.oneway(&self.begin.request(Instant::now()), &request)
+            }
+            Way::Local(local) => local.call(&mut self.begin, RequestBody::One(request)).await.map(drop),
+        }
+    }
+}
+
+impl IntoFuture for OnewayCall {
+    type Output = Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+/// A reply with what came beside it; it derefs to the message.
+#[derive(Clone, Debug)]
+pub struct Response<R> {
+    pub(super) message: R,
+    pub(super) metadata: Metadata,
+    pub(super) trailers: Metadata,
+}
+
+impl<R> Response<R> {
+    /// The message alone.
+    pub fn into_inner(self) -> R {
+        self.message
+    }
+
+    /// Metadata that came before the message.
+    pub fn meta(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Metadata that came with the end.
+    pub fn trailers(&self) -> &Metadata {
+        &self.trailers
+    }
+}
+
+impl<R> Deref for Response<R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        &self.message
+    }
+}
+
+impl<R> DerefMut for Response<R> {
+    fn deref_mut(&mut self) -> &mut R {
+        &mut self.message
+    }
+}
+
+impl<R> fmt::Debug for UnaryCall<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UnaryCall({})", self.begin.method.path)
+    }
+}

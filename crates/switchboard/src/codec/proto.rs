@@ -1,0 +1,62 @@
+//! Protobuf messages: their own bytes, or canonical JSON.
+
+use super::{foreign, malformed, short_name};
+use crate::{Codec, Result};
+use buffa::{Message, MessageView};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Writes a message.
+///
+/// # Errors
+/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf and JSON.
+#[inline]
+pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes> {
+    match codec {
+        Codec::Proto => message.try_encode_to_bytes().map_err(|error| {
+            crate::Status::internal(format!("{} cannot be written: {error}", short_name::<M>()))
+        }),
+        Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| {
+            crate::Status::internal(format!("{} cannot be written as json: {error}", short_name::<M>()))
+        }),
+        Codec::Postcard => Err(foreign(short_name::<M>(), codec, "proto and json")),
+    }
+}
+
+/// Reads a message into a value that owns its parts.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for other codecs.
+#[inline]
+pub fn decode<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<M> {
+    match codec {
+        Codec::Proto => {
+            M::decode_from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
+        }
+        Codec::Json => {
+            serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
+        }
+        Codec::Postcard => Err(foreign(short_name::<M>(), codec, "proto and json")),
+    }
+}
+
+/// The bytes that a view of `M` can borrow from: those of the request if it is protobuf, else written anew.
+///
+/// # Errors
+/// Those of [`decode`].
+#[inline]
+pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<Bytes> {
+    match codec {
+        Codec::Proto => Ok(bytes),
+        _ => Ok(decode::<M>(codec, bytes)?.encode_to_bytes()),
+    }
+}
+
+/// Reads a view that borrows from `bytes`.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are no such message.
+#[inline]
+pub fn view<'a, V: MessageView<'a>>(bytes: &'a [u8]) -> Result<V> {
+    V::decode_view(bytes).map_err(|error| malformed(short_name::<V::Owned>(), Codec::Proto, &error))
+}

@@ -1,0 +1,17 @@
+//! The one loop that runs every wire on the server side.
+//!
+//! ```text
+//! read until it would block ─► wire.recv ─► events ─► handler, polled once where its bytes were parsed
+//!                                                      ready   ─► reply in the outbox
+//!                                                      pending ─► a slot, polled again when its waker says so
+//! read side drained and no slot ready ─► one vectored write of the outbox
+//! ```
+
+mod calls;
+mod dispatch;
+mod server;
+mod wakes;
+
+pub(crate) use dispatch::{Dispatch, Erased, ErasedService};
+pub(crate) use server::Connection;
+pub(crate) use wakes::{CallWaker, Wakes};

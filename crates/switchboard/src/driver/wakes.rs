@@ -1,0 +1,83 @@
+//! Which of a connection's parked calls want to be polled, and how its task is woken.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Wake, Waker},
+};
+
+/// Shared by a connection's task and the wakers of its calls.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: Vec<u32>,
+    task: Option<Waker>,
+}
+
+impl Wakes {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the waker of the connection's task and swaps the ready calls into `into`, which is empty.
+    pub(crate) fn take(&self, task: &Waker, into: &mut Vec<u32>) {
+        let mut state = self.lock();
+        std::mem::swap(&mut state.ready, into);
+        if !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
+            state.task = Some(task.clone());
+        }
+    }
+
+    /// Wakes the connection's task for something that is not a call.
+    pub(crate) fn wake(&self) {
+        let task = self.lock().task.clone();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+/// The waker of one slot; it outlives the calls that use the slot, so making one costs no allocation per call.
+/// A late wake of a call that has ended polls its successor once for nothing.
+pub(crate) struct CallWaker {
+    index: u32,
+    queued: AtomicBool,
+    wakes: Arc<Wakes>,
+}
+
+impl CallWaker {
+    pub(crate) fn new(index: u32, wakes: Arc<Wakes>) -> Arc<CallWaker> {
+        Arc::new(CallWaker { index, queued: AtomicBool::new(false), wakes })
+    }
+
+    /// Lets the call be queued again; before it is polled, so that no wake is lost.
+    pub(crate) fn rearm(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+}
+
+impl Wake for CallWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut state = self.wakes.lock();
+        state.ready.push(self.index);
+        // Only the first wake needs to reach the task: the others ride along. The waker stays for the next.
+        let task = if state.ready.len() == 1 { state.task.clone() } else { None };
+        drop(state);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Where servers listen and clients dial.
+
+use crate::Status;
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
+/// `memory://name`. `http://` and a bare `host:port` mean TCP.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Address {
+    /// A pipe pair inside this process, running the real stack.
+    Memory(String),
+    /// Host name or IP address, and port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = Status;
+
+    fn from_str(text: &str) -> Result<Address, Status> {
+        let wrong = |why: &str| {
+            Status::invalid_argument(format!(
+                "{text:?} is no address: {why}; expected tcp://HOST:PORT, unix:/PATH or memory://NAME"
+            ))
+        };
+        if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
+            return if path.is_empty() {
+                Err(wrong("the path is missing"))
+            } else {
+                Ok(Address::Unix(path.into()))
+            };
+        }
+        if let Some(name) = text.strip_prefix("memory://") {
+            return if name.is_empty() {
+                Err(wrong("the name is missing"))
+            } else {
+                Ok(Address::Memory(name.into()))
+            };
+        }
+        let rest = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+        if rest.contains("://") {
+            return Err(wrong("the scheme is not known"));
+        }
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
+        let port = port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        match bare.unwrap_or(host) {
+            "" => Err(wrong("the host is missing")),
+            host if bare.is_none() && host.contains(':') => Err(wrong("an IPv6 address goes in brackets")),
+            host => Ok(Address::Tcp(host.to_owned(), port)),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Memory(name) => write!(f, "memory://{name}"),
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "tcp://{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_round_trip() {
+        for text in
+            ["tcp://127.0.0.1:80", "tcp://[::1]:0", "tcp://localhost:65535", "unix:/run/a.sock", "memory://a"]
+        {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("localhost:1".parse::<Address>().unwrap().to_string(), "tcp://localhost:1");
+        assert_eq!("http://a:1/".parse::<Address>().unwrap().to_string(), "tcp://a:1");
+    }
+
+    #[test]
+    fn wrong_addresses_say_what_is_expected() {
+        for text in ["", "host", "tcp://:1", "tcp://a:70000", "quic://a:1", "unix:", "memory://", "::1:80"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.message().contains("expected tcp://"), "{text}: {error}");
+        }
+    }
+}

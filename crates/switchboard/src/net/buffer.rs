@@ -1,0 +1,42 @@
+//! Buffers lent to connections while bytes flow, a few kept per thread.
+//!
+//! A connection that has nothing to read or write holds no buffer, which is what makes ten thousand idle ones
+//! cheap; and the one that a worker uses all the time stays in its cache.
+
+use bytes::BytesMut;
+use std::cell::RefCell;
+
+/// Capacity of a lent buffer.
+pub(crate) const BUFFER_BYTES: usize = 64 << 10;
+/// Buffers kept per thread: one for reading, one for writing, a few for connections in the middle of a message.
+const KEPT_MAX: usize = 8;
+/// Larger ones go back to the allocator.
+const KEPT_BYTES_MAX: usize = 4 * BUFFER_BYTES;
+
+thread_local! {
+    static KEPT: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer of at least [`BUFFER_BYTES`].
+#[inline]
+pub(crate) fn lend() -> BytesMut {
+    KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES))
+}
+
+/// Takes a buffer back; its contents are dropped.
+#[inline]
+pub(crate) fn take_back(mut buffer: BytesMut) {
+    buffer.clear();
+    // Parts of the buffer that were taken as payloads are gone from it; `reserve` wins them back if their users
+    // are done, else it is not worth keeping.
+    if buffer.capacity() < BUFFER_BYTES && !buffer.try_reclaim(BUFFER_BYTES) {
+        return;
+    }
+    if buffer.capacity() <= KEPT_BYTES_MAX {
+        KEPT.with_borrow_mut(|kept| {
+            if kept.len() < KEPT_MAX {
+                kept.push(buffer);
+            }
+        });
+    }
+}

@@ -1,0 +1,10 @@
+//! Transports: what makes ordered bytes both ways.
+
+mod address;
+mod buffer;
+pub(crate) mod memory;
+mod stream;
+
+pub use address::Address;
+pub(crate) use buffer::{BUFFER_BYTES, lend, take_back};
+pub(crate) use stream::{Io, Listener, Pipe, dial};

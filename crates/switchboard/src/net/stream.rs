@@ -1,0 +1,148 @@
+//! TCP, Unix and memory pipes behind one type.
+
+use super::{Address, memory};
+use crate::{Result, Status};
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, lookup_host},
+    time::timeout,
+};
+
+/// Ordered bytes both ways; one virtual call a system call.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A pipe that is not bound to a runtime yet, so that the worker that will drive it can adopt it.
+pub(crate) enum Pipe {
+    Memory(tokio::io::DuplexStream),
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Pipe {
+    /// Registers the pipe with the runtime of this thread.
+    pub(crate) fn adopt(self) -> io::Result<Box<dyn Io>> {
+        Ok(match self {
+            Pipe::Memory(stream) => Box::new(stream),
+            Pipe::Tcp(stream) => Box::new(TcpStream::from_std(stream)?),
+            Pipe::Unix(stream) => Box::new(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
+/// Accepts pipes at an address.
+pub(crate) enum Listener {
+    Memory(memory::Listener),
+    Tcp(TcpListener),
+    Unix(UnixListener, std::path::PathBuf),
+}
+
+/// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
+
+impl Listener {
+    pub(crate) async fn bind(address: &Address) -> io::Result<Listener> {
+        match address {
+            Address::Memory(name) => memory::Listener::bind(name).map(Listener::Memory),
+            Address::Tcp(host, port) => {
+                let mut last = None;
+                for address in lookup_host((host.as_str(), *port)).await? {
+                    match bind_tcp(address) {
+                        Ok(listener) => return Ok(Listener::Tcp(listener)),
+                        Err(error) => last = Some(error),
+                    }
+                }
+                Err(last
+                    .unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
+            }
+            Address::Unix(path) => {
+                // A socket file that nobody listens on is a leftover of a server that was killed.
+                if std::os::unix::net::UnixStream::connect(path)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                {
+                    std::fs::remove_file(path)?;
+                }
+                Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
+            }
+        }
+    }
+
+    /// The address that was bound, with the port that the system chose.
+    pub(crate) fn address(&self) -> io::Result<Address> {
+        Ok(match self {
+            Listener::Memory(listener) => Address::Memory(listener.name().to_owned()),
+            Listener::Tcp(listener) => {
+                let address = listener.local_addr()?;
+                Address::Tcp(address.ip().to_string(), address.port())
+            }
+            Listener::Unix(_, path) => Address::Unix(path.clone()),
+        })
+    }
+
+    /// The next pipe and the peer's address. Cancel safe.
+    pub(crate) async fn accept(&mut self) -> io::Result<(Pipe, String, Option<SocketAddr>)> {
+        match self {
+            Listener::Memory(listener) => {
+                let pipe = listener.accept().await?;
+                Ok((Pipe::Memory(pipe), format!("memory://{}", listener.name()), None))
+            }
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Always: Nagle's wait for an acknowledgement costs 40 ms a call on some peers.
+                stream.set_nodelay(true)?;
+                Ok((Pipe::Tcp(stream.into_std()?), format!("tcp://{peer}"), Some(peer)))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Pipe::Unix(stream.into_std()?), "unix:".to_owned(), None))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // Best effort: a file that stays is recognised as a leftover by the next bind.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Opens a pipe within `limit`.
+///
+/// # Errors
+/// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
+pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn Io>> {
+    let failed = |why: String| {
+        Status::unavailable(format!("connect to {address}: {why}"))
+            .with_origin(crate::Origin::Path)
+            .with_retry(crate::Retry::Safe)
+    };
+    let dialled = async {
+        Ok::<Box<dyn Io>, io::Error>(match address {
+            Address::Memory(name) => Box::new(memory::dial(name).await?),
+            Address::Tcp(host, port) => {
+                // Every address of the host in turn; the whole has one time limit.
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+            Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+        })
+    };
+    match timeout(limit, dialled).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
+        Err(_) => Err(failed(format!("no answer within {limit:?} (connect_timeout)"))),
+    }
+}

@@ -1,0 +1,72 @@
+//! Polling on for a moment after traffic instead of sleeping at once.
+//!
+//! A task that yields makes a single-threaded runtime look at its sockets without blocking, so the spinner needs
+//! nothing else. It gives the core away between looks, because spinning threads would otherwise starve each other,
+//! and it rests when the pauses between traffic were lately longer than the spin: a spin that finds nothing only
+//! burns the core.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// Pauses remembered: a worker stops spinning after so many long pauses, and starts after one short one.
+const SCORE_MAX: u8 = 16;
+
+#[derive(Clone, Copy)]
+struct Spin {
+    span: Duration,
+    last_traffic: Option<Instant>,
+    score: u8,
+}
+
+thread_local! {
+    static SPIN: Cell<Spin> = const { Cell::new(Spin { span: Duration::ZERO, last_traffic: None, score: SCORE_MAX }) };
+    static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
+}
+
+/// Notes that bytes arrived on this worker at `now`; nothing on threads without a spinner.
+#[inline]
+pub(crate) fn traffic(now: Instant) {
+    let mut spin = SPIN.get();
+    if spin.span.is_zero() {
+        return;
+    }
+    if let Some(last) = spin.last_traffic.replace(now) {
+        let paid = now.saturating_duration_since(last) <= spin.span;
+        spin.score = if paid { (spin.score + 4).min(SCORE_MAX) } else { spin.score.saturating_sub(1) };
+    }
+    SPIN.set(spin);
+    if spin.score > 0 {
+        if let Some(waker) = ASLEEP.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Keeps this worker's runtime from sleeping until `span` has passed without traffic.
+pub(crate) async fn keep_awake(span: Duration) {
+    SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX });
+    if span.is_zero() {
+        return;
+    }
+    loop {
+        let Spin { last_traffic, score, .. } = SPIN.get();
+        if score > 0 && last_traffic.is_some_and(|at| at.elapsed() < span) {
+            std::thread::yield_now();
+            tokio::task::yield_now().await;
+        } else {
+            let mut slept = false;
+            poll_fn(|cx| {
+                if std::mem::replace(&mut slept, true) {
+                    return Poll::Ready(());
+                }
+                ASLEEP.set(Some(cx.waker().clone()));
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Accepting, sniffing and handing over connections.
+
+use super::{Open, Shared};
+use crate::{
+    Limits, Peer,
+    driver::{Connection, Wakes},
+    net::{Io, Listener, Pipe},
+    runtime,
+};
+use bytes::BytesMut;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use switchboard_wire::{
+    native,
+    sniff::{self, Protocol, Sniffed},
+};
+use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
+
+/// After a failed accept, usually for want of file descriptors: time for some to be closed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a connection may hold before its protocol is known.
+const FIRST_BYTES: usize = 512;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Accepts until the server stops.
+pub(super) async fn run(
+    mut listener: Listener,
+    shared: Arc<Shared>,
+    limits: Limits,
+    mut stopped: watch::Receiver<()>,
+) {
+    let limits = Arc::new(limits);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return,
+        };
+        match accepted {
+            Ok((pipe, address, socket)) => {
+                let peer = Peer { wire: "", address, socket };
+                accept(pipe, peer, &shared, &limits);
+            }
+            Err(error) => {
+                tracing::warn!("accept: {error}; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, limits: &Arc<Limits>) {
+    shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
+    let wakes = Arc::new(Wakes::default());
+    let key = NEXT.fetch_add(1, Ordering::Relaxed);
+    {
+        let mut open = shared.open();
+        if open.len() >= shared.limits.connections_max() {
+            tracing::warn!(peer = %peer.address, "closed: {} connections are open (connections_max)", open.len());
+            return;
+        }
+        open.insert(key, Open { wakes: wakes.clone(), cut: None });
+    }
+    let (listed, limits) = (Listed { key, shared: shared.clone() }, limits.clone());
+    let cut = runtime::deal(move |shard| async move {
+        match pipe.adopt() {
+            Ok(io) => serve(io, peer, listed.shared.clone(), limits, wakes, shard).await,
+            Err(error) => tracing::warn!(peer = %peer.address, "closed: {error}"),
+        }
+        drop(listed);
+    });
+    if let Some(open) = shared.open().get_mut(&key) {
+        open.cut = Some(cut);
+    }
+}
+
+/// Takes the connection off the list however its task ends.
+struct Listed {
+    key: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.shared.open().remove(&self.key);
+    }
+}
+
+/// Finds out which protocol the peer speaks and runs it to the end.
+async fn serve(
+    mut io: Box<dyn Io>,
+    mut peer: Peer,
+    shared: Arc<Shared>,
+    limits: Arc<Limits>,
+    wakes: Arc<Wakes>,
+    shard: usize,
+) {
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let protocol = match timeout(limits.sniff_timeout(), peek(&mut io, &mut first)).await {
+        Ok(Some(protocol)) => protocol,
+        Ok(None) => {
+            if !first.is_empty() {
+                shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
+                let bytes = &first[..first.len().min(4)];
+                tracing::debug!(peer = %peer.address, "closed: the first bytes {bytes:02x?} are of no protocol known here");
+            }
+            return;
+        }
+        Err(_) => {
+            shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(peer = %peer.address, "closed: no protocol shown within {:?} (sniff_timeout)", limits.sniff_timeout());
+            return;
+        }
+    };
+    match protocol {
+        Protocol::Native => {
+            peer.wire = "native";
+            let wire = native::Server::new(limits.wire(), shared.table.clone());
+            let limits = limits.wire();
+            Connection::new(io, wire, first, peer, limits, shared, wakes, shard).await;
+        }
+        #[cfg(feature = "http")]
+        Protocol::Http1 | Protocol::Http2 => {
+            crate::http::serve(io, first, peer, shared, &limits, shard).await
+        }
+        _ => {}
+    }
+}
+
+/// Reads until the protocol is known; none when the peer speaks nothing that is known, or has gone.
+async fn peek(io: &mut Box<dyn Io>, first: &mut BytesMut) -> Option<Protocol> {
+    loop {
+        match sniff::sniff(first) {
+            Sniffed::Protocol(protocol) => return Some(protocol),
+            Sniffed::Unknown => return None,
+            Sniffed::More => {}
+        }
+        if !matches!(io.read_buf(first).await, Ok(n) if n > 0) {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Streams of messages: what handlers and callers hold, and the bounded queue in between.
+//!
+//! A [`Queue`] has one producer and one consumer, each with its waker. It is full when it holds the bytes of its
+//! room; the producer then waits, which is how a slow reader slows its writer down. On the server the handler's
+//! future is the source of the replies: [`HandlerItems`] polls it, so a stream needs no task of its own.
+
+use crate::{Codec, Cx, Metadata, Result, Status, call::RawReceiver, runtime};
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+/// Sends the messages of a stream.
+pub struct Sender<T> {
+    queue: Arc<Queue>,
+    codec: Codec,
+    encode: fn(&T, Codec) -> Result<Bytes>,
+    /// A client's sender ends its direction when it is dropped; a server's ends when the handler returns.
+    ends: bool,
+}
+
+impl<T> Sender<T> {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        codec: Codec,
+        encode: fn(&T, Codec) -> Result<Bytes>,
+        ends: bool,
+    ) -> Self {
+        Sender { queue, codec, encode, ends }
+    }
+
+    /// Sends one message; waits while the reader is behind.
+    ///
+    /// Cancel safe: a message whose `send` was dropped before it returned was not sent.
+    ///
+    /// # Errors
+    /// `Canceled` when the other side has gone, or what ended the call.
+    pub async fn send(&self, message: T) -> Result<()> {
+        let mut encoded = Some((self.encode)(&message, self.codec)?);
+        drop(message);
+        poll_fn(|cx| self.queue.poll_push(cx, &mut encoded)).await
+    }
+
+    /// Sends every message of `input` on, until it ends.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send) and of the input.
+    pub async fn pipe(&self, mut input: Receiver<T>) -> Result<()> {
+        while let Some(message) = input.next().await? {
+            self.send(message).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that no more messages follow; dropping a client's sender does the same.
+    pub fn finish(self) {
+        drop(self);
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if self.ends {
+            self.queue.finish(Ok(Metadata::new()));
+        }
+    }
+}
+
+/// Receives the messages of a stream.
+pub struct Receiver<T> {
+    queue: Arc<Queue>,
+    codec: Codec,
+    decode: fn(Codec, Bytes) -> Result<T>,
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn new(queue: Arc<Queue>, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
+        Receiver { queue, codec, decode }
+    }
+
+    /// The stream of a request, read as a type; for generated code.
+    pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
+        Receiver { queue: raw.0, codec, decode }
+    }
+
+    /// The next message; none at the end.
+    ///
+    /// Cancel safe: a dropped `next` loses no message.
+    ///
+    /// # Errors
+    /// Why the call ended, or a message that cannot be read. After an error the stream is over.
+    pub async fn next(&mut self) -> Result<Option<T>> {
+        match poll_fn(|cx| self.queue.poll_pop(cx)).await {
+            None => Ok(None),
+            Some(Err(status)) => Err(status),
+            Some(Ok(message)) => (self.decode)(self.codec, message).map(Some),
+        }
+    }
+
+    /// Metadata that the server sent before its first message; waits until it, a message or the end has come.
+    /// Empty on a server.
+    pub async fn metadata(&mut self) -> Metadata {
+        poll_fn(|cx| self.queue.poll_head(cx)).await
+    }
+
+    /// Metadata that came with the end; empty before it.
+    pub fn trailers(&self) -> Metadata {
+        self.queue.trailers()
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.queue.close(Status::canceled("the reader of the stream has gone"));
+    }
+}
+
+/// The messages of a reply, made while they are sent.
+pub(crate) trait Items: Send {
+    /// The next message, none at the end, or why there is none.
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
+    /// What goes before the first message; asked for after the first `poll_next` that was ready.
+    fn head(&self) -> Metadata;
+    /// What goes with the end; asked for after the last `poll_next`.
+    fn trailers(&self) -> Metadata;
+}
+
+/// The replies of a handler that writes to a [`Sender`].
+pub(crate) struct HandlerItems {
+    queue: Arc<Queue>,
+    cx: Arc<Cx>,
+    handler: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
+    outcome: Result<()>,
+}
+
+/// Bytes that a handler may write ahead of the connection.
+const HANDLER_ROOM: usize = 64 << 10;
+
+/// Starts a streaming handler: `run` gets the context and a sender for its replies. For generated code.
+pub fn stream_reply<T, F>(
+    cx: Cx,
+    codec: Codec,
+    encode: fn(&T, Codec) -> Result<Bytes>,
+    run: impl FnOnce(Arc<Cx>, Sender<T>) -> F,
+) -> crate::Reply
+where
+    T: 'static,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let queue = Arc::new(Queue::new(HANDLER_ROOM));
+    let cx = Arc::new(cx);
+    let handler = run(cx.clone(), Sender::new(queue.clone(), codec, encode, false));
+    let handler: Pin<Box<dyn Future<Output = _> + Send>> =
+        if cx.method().spawn { Box::pin(runtime::spawn_cpu(handler)) } else { Box::pin(handler) };
+    crate::Reply::many(Box::pin(HandlerItems { queue, cx, handler: Some(handler), outcome: Ok(()) }))
+}
+
+impl Items for HandlerItems {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(item) = this.queue.try_pop() {
+                return Poll::Ready(Some(Ok(item)));
+            }
+            let Some(handler) = &mut this.handler else {
+                return Poll::Ready(std::mem::replace(&mut this.outcome, Ok(())).err().map(Err));
+            };
+            match handler.as_mut().poll(cx) {
+                Poll::Ready(outcome) => {
+                    this.handler = None;
+                    this.outcome = outcome;
+                }
+                // The sender may live in another task, hence the queue's own waker.
+                Poll::Pending => match this.queue.poll_pop(cx) {
+                    Poll::Ready(Some(item)) => return Poll::Ready(Some(item)),
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    fn head(&self) -> Metadata {
+        self.cx.take_reply_head()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.cx.take_reply_trailers()
+    }
+}
+
+impl Drop for HandlerItems {
+    fn drop(&mut self) {
+        self.queue.close(Status::canceled("the caller has gone"));
+    }
+}
+
+/// A bounded queue of encoded messages between one producer and one consumer.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    room: usize,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Bytes>,
+    bytes: usize,
+    /// Bytes taken out since the producer was last told.
+    taken: u32,
+    head: Option<Metadata>,
+    trailers: Metadata,
+    end: Option<Result<()>>,
+    closed: Option<Status>,
+    producer: Option<Waker>,
+    consumer: Option<Waker>,
+}
+
+impl Queue {
+    /// A queue that is full at `room` bytes; one message of any size fits when it is empty.
+    pub(crate) fn new(room: usize) -> Queue {
+        Queue { state: Mutex::default(), room }
+    }
+
+    /// A queue that holds its only message and is ended.
+    pub(crate) fn of_one(message: Bytes) -> Queue {
+        let queue = Queue::new(0);
+        queue.push_now(message);
+        queue.finish(Ok(Metadata::new()));
+        queue
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends `item` when there is room.
+    pub(crate) fn poll_push(&self, cx: &mut Context<'_>, item: &mut Option<Bytes>) -> Poll<Result<()>> {
+        let mut state = self.lock();
+        if let Some(status) = &state.closed {
+            return Poll::Ready(Err(status.clone()));
+        }
+        if let Some(Err(status)) = &state.end {
+            return Poll::Ready(Err(status.clone()));
+        }
+        if state.bytes >= self.room && !state.items.is_empty() {
+            keep(&mut state.producer, cx);
+            return Poll::Pending;
+        }
+        if let Some(item) = item.take() {
+            state.push(item);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes wait now.
+    pub(crate) fn push_now(&self, item: Bytes) -> usize {
+        let mut state = self.lock();
+        if state.closed.is_none() && state.end.is_none() {
+            state.push(item);
+        }
+        state.bytes
+    }
+
+    /// The next item without waiting.
+    pub(crate) fn try_pop(&self) -> Option<Bytes> {
+        self.lock().pop()
+    }
+
+    /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
+    pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let mut state = self.lock();
+        if let Some(item) = state.pop() {
+            return Poll::Ready(Some(Ok(item)));
+        }
+        match &state.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(status)) => {
+                let status = status.clone();
+                state.end = Some(Ok(()));
+                Poll::Ready(Some(Err(status)))
+            }
+            None => {
+                keep(&mut state.consumer, cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Metadata> {
+        let mut state = self.lock();
+        match state.head.take() {
+            Some(head) => Poll::Ready(head),
+            None if state.end.is_some() || !state.items.is_empty() => Poll::Ready(Metadata::new()),
+            None => {
+                keep(&mut state.consumer, cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn set_head(&self, head: Metadata) {
+        let mut state = self.lock();
+        state.head = Some(head);
+        wake(&mut state.consumer);
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.lock().trailers.clone()
+    }
+
+    /// The producer is done, with trailers or a reason; only the first end counts.
+    pub(crate) fn finish(&self, end: Result<Metadata>) {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return;
+        }
+        state.end = Some(match end {
+            Ok(trailers) => {
+                state.trailers = trailers;
+                Ok(())
+            }
+            Err(status) => {
+                state.trailers = status.metadata().clone();
+                Err(status)
+            }
+        });
+        wake(&mut state.consumer);
+        wake(&mut state.producer);
+    }
+
+    /// The consumer has gone: the producer is told, what waits is dropped.
+    pub(crate) fn close(&self, status: Status) {
+        let mut state = self.lock();
+        if state.closed.is_none() {
+            state.closed = Some(status);
+            state.items.clear();
+            state.bytes = 0;
+            wake(&mut state.producer);
+        }
+    }
+
+    /// Whether the consumer has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
+    /// Bytes that the consumer took since this was last asked, once they are `least` or more.
+    pub(crate) fn take_credit(&self, least: u32) -> Option<u32> {
+        let mut state = self.lock();
+        (state.taken >= least.max(1) && state.end.is_none()).then(|| std::mem::take(&mut state.taken))
+    }
+
+    /// Wakes this waker when the consumer takes something or goes.
+    pub(crate) fn watch_consumer(&self, waker: &Waker) {
+        self.lock().producer = Some(waker.clone());
+    }
+}
+
+impl State {
+    fn push(&mut self, item: Bytes) {
+        self.bytes += item.len();
+        self.items.push_back(item);
+        wake(&mut self.consumer);
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.len();
+        self.taken = self.taken.saturating_add(item.len() as u32);
+        wake(&mut self.producer);
+        Some(item)
+    }
+}
+
+fn keep(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    if !slot.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        *slot = Some(cx.waker().clone());
+    }
+}
+
+fn wake(slot: &mut Option<Waker>) {
+    if let Some(waker) = slot.take() {
+        waker.wake();
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receiver")
+    }
+}

@@ -1,0 +1,257 @@
+//! A service written by hand, as generated code would write it, and a client for it.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use switchboard::{
+    Call, Channel, ClientMethod, Codec, Cx, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service, ServiceInfo,
+    Status,
+    codec::serde::{decode, encode},
+    stream::stream_reply,
+};
+use tokio::sync::Notify;
+
+/// A service with a method for each kind of call and each kind of trouble.
+pub static PROBE: ServiceInfo = ServiceInfo {
+    name: "test.Probe",
+    methods: &[
+        MethodInfo::new("Echo", Kind::Unary),
+        MethodInfo::new("Fail", Kind::Unary),
+        MethodInfo::new("Hang", Kind::Unary),
+        MethodInfo::new("Panic", Kind::Unary),
+        MethodInfo::new("Note", Kind::Unary).oneway(),
+        MethodInfo::new("Count", Kind::ServerStream),
+        MethodInfo::new("Sum", Kind::ClientStream),
+        MethodInfo::new("Chat", Kind::Bidi),
+        MethodInfo::new("Where", Kind::Unary).spawn(),
+        MethodInfo::new("Relay", Kind::Unary),
+        MethodInfo::new("Block", Kind::Unary),
+    ],
+    descriptor: &[],
+};
+
+macro_rules! methods {
+    ($($name:ident $index:literal $path:literal;)*) => {
+        $(pub static $name: ClientMethod = ClientMethod { service: &PROBE, index: $index, path: $path };)*
+    };
+}
+
+methods! {
+    ECHO 0 "test.Probe/Echo";
+    FAIL 1 "test.Probe/Fail";
+    HANG 2 "test.Probe/Hang";
+    PANIC 3 "test.Probe/Panic";
+    NOTE 4 "test.Probe/Note";
+    COUNT 5 "test.Probe/Count";
+    SUM 6 "test.Probe/Sum";
+    CHAT 7 "test.Probe/Chat";
+    WHERE 8 "test.Probe/Where";
+    RELAY 9 "test.Probe/Relay";
+    BLOCK 10 "test.Probe/Block";
+    UNKNOWN 0 "test.Probe/Unknown";
+}
+
+static NOWHERE_INFO: ServiceInfo =
+    ServiceInfo { name: "test.Nowhere", methods: &[MethodInfo::new("Echo", Kind::Unary)], descriptor: &[] };
+
+/// A method of a service that no test serves.
+pub static NOWHERE: ClientMethod = ClientMethod { service: &NOWHERE_INFO, index: 0, path: "test.Nowhere/Echo" };
+
+/// What a test sees of the handlers.
+#[derive(Default)]
+pub struct Seen {
+    pub notes: AtomicU64,
+    /// Handlers that are hanging now: dropped futures count down.
+    pub hanging: AtomicUsize,
+    /// Notified whenever one of the above changes.
+    pub changed: Notify,
+}
+
+#[derive(Clone, Default)]
+pub struct Probe {
+    pub seen: Arc<Seen>,
+    /// Where `Relay` calls on.
+    pub next: Option<Channel>,
+}
+
+struct Hanging(Arc<Seen>);
+
+impl Hanging {
+    fn new(seen: &Arc<Seen>) -> Hanging {
+        seen.hanging.fetch_add(1, Ordering::SeqCst);
+        seen.changed.notify_waiters();
+        Hanging(seen.clone())
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.hanging.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Seen {
+    /// Waits until `condition` holds.
+    pub async fn until(&self, condition: impl Fn(&Seen) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if condition(self) {
+                return;
+            }
+            // The pause only covers a change between the check and the wait.
+            let _ = tokio::time::timeout(Duration::from_millis(50), changed).await;
+        }
+    }
+
+    pub fn hanging(&self) -> usize {
+        self.hanging.load(Ordering::SeqCst)
+    }
+}
+
+impl Service for Probe {
+    fn info(&self) -> &'static ServiceInfo {
+        &PROBE
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        let codec = call.codec();
+        match call.method() {
+            0 => {
+                let (bytes, cx) = call.into_one()?;
+                let text: Vec<u8> = decode(codec, bytes)?;
+                for (name, value) in cx.metadata().iter() {
+                    if name.starts_with("x-head") {
+                        cx.reply_metadata(name, value.clone())?;
+                    }
+                    if name.starts_with("x-tail") {
+                        cx.reply_trailer(name, value.clone())?;
+                    }
+                }
+                Ok(Reply::one(encode(&text, codec)?, cx))
+            }
+            1 => {
+                let (bytes, _) = call.into_one()?;
+                let text: String = decode(codec, bytes)?;
+                let mut status = Status::not_found(text).with_detail("test.Detail", &b"\x08\x01"[..]);
+                status.metadata_mut().insert("x-why", "because")?;
+                Err(status)
+            }
+            2 => {
+                let (_, _cx) = call.into_one()?;
+                let _hanging = Hanging::new(&self.seen);
+                std::future::pending().await
+            }
+            3 => panic!("a handler that panics"),
+            4 => {
+                let (bytes, cx) = call.into_one()?;
+                self.seen.notes.fetch_add(decode::<u64>(codec, bytes)?, Ordering::SeqCst);
+                self.seen.changed.notify_waiters();
+                Ok(Reply::one(Default::default(), cx))
+            }
+            5 => {
+                let (bytes, cx) = call.into_one()?;
+                let (count, size): (u32, usize) = decode(codec, bytes)?;
+                let seen = self.seen.clone();
+                Ok(stream_reply(cx, codec, encode::<Vec<u8>>, move |cx, out: Sender<Vec<u8>>| async move {
+                    let _hanging = Hanging::new(&seen);
+                    cx.reply_metadata("x-head", "first")?;
+                    for n in 0..count {
+                        out.send(vec![n as u8; size]).await?;
+                    }
+                    cx.reply_trailer("x-tail", "last")?;
+                    if count == 13 { Err(Status::aborted("13 is unlucky")) } else { Ok(()) }
+                }))
+            }
+            6 => {
+                let (raw, cx) = call.into_many();
+                let mut input = Receiver::of_request(raw, codec, decode::<u64>);
+                let mut sum = 0u64;
+                while let Some(n) = input.next().await? {
+                    sum += n;
+                }
+                Ok(Reply::one(encode(&sum, codec)?, cx))
+            }
+            7 => {
+                let (raw, cx) = call.into_many();
+                let mut input = Receiver::of_request(raw, codec, decode::<String>);
+                let seen = self.seen.clone();
+                Ok(stream_reply(cx, codec, encode::<String>, move |_, out: Sender<String>| async move {
+                    let _hanging = Hanging::new(&seen);
+                    while let Some(text) = input.next().await? {
+                        out.send(text.to_uppercase()).await?;
+                    }
+                    Ok(())
+                }))
+            }
+            8 => {
+                let (_, cx) = call.into_one()?;
+                let name = std::thread::current().name().unwrap_or_default().to_owned();
+                Ok(Reply::one(encode(&name, codec)?, cx))
+            }
+            9 => {
+                let (bytes, cx) = call.into_one()?;
+                let next = self.next.as_ref().ok_or_else(|| Status::failed_precondition("nowhere to relay to"))?;
+                let text: Vec<u8> = decode(codec, bytes)?;
+                let _: Vec<u8> = ask(next, &HANG, &text).await?;
+                Ok(Reply::one(encode(&text, codec)?, cx))
+            }
+            10 => {
+                let (_, cx) = call.into_one()?;
+                std::thread::sleep(Duration::from_millis(15));
+                Ok(Reply::one(encode(&cx.peer().wire, codec)?, cx))
+            }
+            other => Err(Status::unimplemented(format!("no method number {other}"))),
+        }
+    }
+}
+
+/// A unary call on postcard.
+pub fn call<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
+    channel: &Channel,
+    method: &'static ClientMethod,
+    request: &Q,
+) -> switchboard::UnaryCall<R> {
+    channel.unary(method, Codec::Postcard, encode(request, Codec::Postcard), decode::<R>)
+}
+
+/// The same, awaited.
+pub async fn ask<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
+    channel: &Channel,
+    method: &'static ClientMethod,
+    request: &Q,
+) -> Result<R> {
+    call(channel, method, request).await.map(switchboard::Response::into_inner)
+}
+
+pub fn count(channel: &Channel, count: u32, size: usize) -> switchboard::ServerStreamCall<Vec<u8>> {
+    channel.server_stream(&COUNT, Codec::Postcard, encode(&(count, size), Codec::Postcard), decode)
+}
+
+pub fn sum(channel: &Channel) -> switchboard::ClientStreamCall<u64, u64> {
+    channel.client_stream(&SUM, Codec::Postcard, encode, decode)
+}
+
+pub fn chat(channel: &Channel) -> switchboard::BidiCall<String, String> {
+    channel.bidi(&CHAT, Codec::Postcard, encode, decode)
+}
+
+/// A name for `memory://` that no other test uses.
+pub fn memory() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("memory://{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A served probe and a channel to it, on `address`.
+pub async fn served(address: &str) -> (switchboard::Running, Channel, Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    let running = switchboard::Server::new().add(probe).listen(address).start().await.expect("start");
+    let channel = Channel::connect(&running.url()).await.expect("connect");
+    (running, channel, seen)
+}

@@ -1,0 +1,187 @@
+//! Installs the foreign programs that the interop steps talk to, each at a fixed version.
+//!
+//! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
+//! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{self, Failure, Workspace};
+
+/// A program that the interop steps need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Peer {
+    Curl,
+    Grpcurl,
+    /// Python with grpcio and its tools.
+    Python,
+}
+
+const ALL: [Peer; 3] = [Peer::Curl, Peer::Grpcurl, Peer::Python];
+
+const GRPCURL: &str = "github.com/fullstorydev/grpcurl/cmd/grpcurl";
+const GRPCURL_VERSION: &str = "v1.9.4";
+
+/// Registries answer slowly at times; a second attempt usually succeeds.
+const ATTEMPTS: usize = 2;
+
+/// The peers of one run; each is looked for once.
+pub(crate) struct Peers {
+    folder: PathBuf,
+    requirements: PathBuf,
+    known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(workspace: &Workspace) -> Self {
+        let folder = std::env::var_os("SWITCHBOARD_PEERS").filter(|folder| !folder.is_empty());
+        Self {
+            folder: folder.map_or_else(|| workspace.root.join(".peers"), PathBuf::from),
+            requirements: workspace.root.join("interop/python/requirements.txt"),
+            known: RefCell::default(),
+        }
+    }
+
+    /// Installs what is missing and returns one line for each peer that could not be had.
+    pub(crate) fn install_all(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for peer in ALL {
+            match self.path(peer) {
+                Ok(path) => println!("{} is {}", peer.name(), path.display()),
+                Err(failure) => missing.push(failure.to_string()),
+            }
+        }
+        for line in &missing {
+            eprintln!("MISSING {line}");
+        }
+        missing
+    }
+
+    /// The program, installed now if need be.
+    ///
+    /// # Errors
+    ///
+    /// Says what is missing, or what failed to install.
+    pub(crate) fn path(&self, peer: Peer) -> Result<PathBuf, Failure> {
+        if let Some(known) = self.known.borrow().get(&peer) {
+            return known.clone();
+        }
+        let found = match peer {
+            Peer::Curl => curl(),
+            Peer::Grpcurl => self.grpcurl(),
+            Peer::Python => self.python(),
+        };
+        let found = found.map_err(|failure| Failure::new(format!("{}: {failure}", peer.name())));
+        self.known.borrow_mut().insert(peer, found.clone());
+        found
+    }
+
+    fn grpcurl(&self) -> Result<PathBuf, Failure> {
+        // The program cannot tell its version when it was built this way, the folder can.
+        let folder = self.folder.join(format!("grpcurl-{GRPCURL_VERSION}"));
+        let program = folder.join("grpcurl");
+        if program.is_file() {
+            return Ok(program);
+        }
+        if !process::is_in_path("go") {
+            return Err(Failure::new("go is not installed"));
+        }
+        create(&folder)?;
+        let module = format!("{GRPCURL}@{GRPCURL_VERSION}");
+        attempt(|| {
+            process::run(Command::new("go").args(["install", &module]).env("GOBIN", absolute(&folder)?))
+        })?;
+        Ok(program)
+    }
+
+    fn python(&self) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join("python");
+        let program = folder.join("bin/python");
+        let stamp = folder.join("installed.txt");
+        let wanted = fs::read_to_string(&self.requirements)
+            .map_err(|error| Failure::new(format!("{}: {error}", self.requirements.display())))?;
+        // The import notices an environment whose interpreter was replaced since.
+        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools"];
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
+            && process::output(Command::new(&program).args(imports)).is_ok()
+        {
+            return Ok(program);
+        }
+        if !process::is_in_path("python3") {
+            return Err(Failure::new("python3 is not installed"));
+        }
+        if process::output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
+            apt_install("python3-venv")?;
+        }
+        create(&self.folder)?;
+        process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        attempt(|| {
+            let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+            process::run(Command::new(&program).args(install).arg(&self.requirements))
+        })?;
+        process::output(Command::new(&program).args(imports))?;
+        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))?;
+        Ok(program)
+    }
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Curl => "curl",
+            Self::Grpcurl => "grpcurl",
+            Self::Python => "Python with grpcio",
+        }
+    }
+}
+
+fn curl() -> Result<PathBuf, Failure> {
+    if !process::is_in_path("curl") {
+        apt_install("curl")?;
+    }
+    Ok(PathBuf::from("curl"))
+}
+
+/// Installs a Debian package, as the superuser or through a `sudo` that does not ask.
+fn apt_install(package: &str) -> Result<(), Failure> {
+    if !process::is_in_path("apt-get") {
+        return Err(Failure::new(format!("{package} is not installed and there is no apt-get")));
+    }
+    let is_superuser = process::output(Command::new("id").arg("-u"))?.trim() == "0";
+    let apt_get = |arguments: &[&str]| {
+        let mut command = if is_superuser { Command::new("apt-get") } else { Command::new("sudo") };
+        if !is_superuser {
+            command.args(["--non-interactive", "apt-get"]);
+        }
+        process::run(command.args(arguments))
+    };
+    let install = ["install", "--yes", "--no-install-recommends", package];
+    // Fresh machines have no package lists yet; those that have them need no update.
+    apt_get(&install).or_else(|_| {
+        apt_get(&["update"])?;
+        apt_get(&install)
+    })
+}
+
+fn attempt(install: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut result = install();
+    for _ in 1..ATTEMPTS {
+        if result.is_ok() {
+            break;
+        }
+        result = install();
+    }
+    result
+}
+
+fn create(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
+}
+
+/// `go install` accepts nothing but an absolute folder.
+fn absolute(folder: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
+}

@@ -1,0 +1,160 @@
+//! Where the workspace is, and how its commands are started.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The checkout that this run is about.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// The folder of the root `Cargo.toml`.
+    pub(crate) root: PathBuf,
+}
+
+impl Workspace {
+    /// The workspace whose `cargo xtask` started this process.
+    pub(crate) fn of_this_run() -> Self {
+        // Read at run time: checkouts that share a target folder share this binary too.
+        let root = std::env::var_os("CARGO_MANIFEST_DIR")
+            .and_then(|manifest| Path::new(&manifest).parent().map(Path::to_path_buf))
+            .unwrap_or_else(|| PathBuf::from("."));
+        Self { root }
+    }
+
+    /// Runs cargo in the root of the workspace and shows its output.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Result<(), Failure> {
+        run(self.cargo_command().args(arguments))
+    }
+
+    /// A cargo command without arguments, for those that need more than [`Workspace::cargo`] offers.
+    pub(crate) fn cargo_command(&self) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// Where cargo puts what it builds: the folder that this very binary came from.
+    pub(crate) fn built(&self) -> Result<PathBuf, Failure> {
+        let itself = std::env::current_exe().map_err(|error| Failure::new(format!("own path: {error}")))?;
+        Ok(itself.parent().unwrap_or(&self.root).to_path_buf())
+    }
+}
+
+/// Why a command or a check did not succeed, for people.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Runs a command to its end with the output of this process; anything but exit code 0 is a failure.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let shown = shown(command);
+    println!("$ {shown}");
+    let status = command.stdin(Stdio::null()).status().map_err(|error| cannot_start(&shown, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{shown}`: {status}"))) }
+}
+
+/// Runs a command to its end and returns what it wrote to its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let shown = shown(command);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| cannot_start(&shown, &error))?;
+    if !output.status.success() {
+        let cause = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(format!("`{shown}`: {}: {}", output.status, cause.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Like [`run`], but ends the command and fails when it has not ended by itself within `limit`.
+pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<(), Failure> {
+    let shown = shown(command);
+    println!("$ {shown}");
+    let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| cannot_start(&shown, &error))?;
+    let started = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(Failure::new(format!("`{shown}`: {status}"))),
+            Ok(None) if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                end(&mut child);
+                return Err(Failure::new(format!("`{shown}`: still running after {limit:?}")));
+            }
+            Err(error) => return Err(Failure::new(format!("`{shown}`: {error}"))),
+        }
+    }
+}
+
+/// Whether a program of this name can be started from here.
+pub(crate) fn is_in_path(program: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else { return false };
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Whether this run must not accept skipped steps.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+fn end(child: &mut Child) {
+    // Both fail only when the process has just ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn cannot_start(shown: &str, error: &std::io::Error) -> Failure {
+    Failure::new(format!("`{shown}` could not be started: {error}"))
+}
+
+/// The command line as a person would type it: the program without its folder.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    std::iter::once(program)
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_become_failures() {
+        assert!(run(&mut Command::new("true")).is_ok());
+        let failure = run(&mut Command::new("false")).unwrap_err();
+        assert!(failure.to_string().contains("`false`"), "{failure}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let failure = run(&mut Command::new("no-such-program")).unwrap_err();
+        assert!(failure.to_string().contains("no-such-program"), "{failure}");
+        assert!(!is_in_path("no-such-program"));
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended() {
+        let limit = Duration::from_millis(50);
+        let failure = run_within(limit, Command::new("sleep").arg("600")).unwrap_err();
+        assert!(failure.to_string().contains("still running"), "{failure}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The steps of `cargo xtask test`, and the run with its summary.
+
+use std::time::{Duration, Instant};
+
+use crate::interop::{self, Suite};
+use crate::peers::Peers;
+use crate::process::{self, Failure, Workspace};
+use crate::{examples, tidy};
+
+/// One kind of test.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    name: &'static str,
+    about: &'static str,
+    check: fn(&Run<'_>) -> Outcome,
+}
+
+/// What the steps of one run share.
+pub(crate) struct Run<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) peers: Peers,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    Failed(String),
+    Passed,
+    /// Could not be tried here; says what is missing.
+    Skipped(String),
+}
+
+impl From<Result<(), Failure>> for Outcome {
+    fn from(result: Result<(), Failure>) -> Self {
+        match result {
+            Ok(()) => Self::Passed,
+            Err(failure) => Self::Failed(failure.to_string()),
+        }
+    }
+}
+
+/// Every step, the quickest to fail first.
+pub(crate) const ALL: &[Step] = &[
+    Step {
+        name: "tidy",
+        about: "rules that no compiler checks",
+        check: |run| {
+            if tidy::run(run.workspace) {
+                Outcome::Passed
+            } else {
+                Outcome::Failed("see the complaints above".into())
+            }
+        },
+    },
+    Step {
+        name: "fmt",
+        about: "formatting",
+        check: |run| run.workspace.cargo(&["fmt", "--all", "--check"]).into(),
+    },
+    Step { name: "clippy", about: "lints of every target; a warning is an error", check: clippy },
+    Step { name: "doc", about: "documentation of the libraries; a warning is an error", check: doc },
+    Step {
+        name: "test",
+        about: "unit, integration and property tests",
+        check: |run| {
+            run.workspace.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]).into()
+        },
+    },
+    Step {
+        name: "doctest",
+        about: "the code in the documentation",
+        check: |run| run.workspace.cargo(&["test", "--workspace", "--doc"]).into(),
+    },
+    Step {
+        name: "examples",
+        about: "every example, run to its end",
+        check: |run| examples::run_all(run.workspace).into(),
+    },
+    Step { name: "peers", about: "the foreign programs are installed", check: peers },
+    Step {
+        name: "interop-grpc",
+        about: "gRPC from Python: every kind of call, statuses, metadata, drain",
+        check: |run| interop::run(run, Suite::Grpc),
+    },
+    Step {
+        name: "interop-grpcurl",
+        about: "gRPC from grpcurl: with schema files and by reflection",
+        check: |run| interop::run(run, Suite::Grpcurl),
+    },
+    Step {
+        name: "interop-http",
+        about: "Connect from curl, gRPC-Web, raw and hostile connections",
+        check: |run| interop::run(run, Suite::Http),
+    },
+];
+
+/// The steps with these names, comma separated, in the order in which they run.
+///
+/// # Errors
+///
+/// Names the first that does not exist.
+pub(crate) fn select(names: &str) -> Result<Vec<Step>, String> {
+    let names: Vec<&str> = names.split(',').map(str::trim).collect();
+    if let Some(unknown) = names.iter().find(|name| ALL.iter().all(|step| step.name != **name)) {
+        return Err(format!("no step is called `{unknown}`: see `cargo xtask test --list`"));
+    }
+    Ok(ALL.iter().filter(|step| names.contains(&step.name)).copied().collect())
+}
+
+/// Prints the steps in the order in which they run.
+pub(crate) fn print_list() {
+    for step in ALL {
+        println!("{:<16} {}", step.name, step.about);
+    }
+}
+
+/// Runs the steps one after the other, whatever fails, and prints a summary.
+///
+/// Returns whether the run as a whole is good. The last line is `N passed, N failed`, counted in steps.
+pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> bool {
+    let run = Run { workspace, peers: Peers::new(workspace) };
+    let mut finished = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
+        let started = Instant::now();
+        let outcome = (step.check)(&run);
+        let took = started.elapsed();
+        println!("<== {} {} in {:.1} s", step.name, word(&outcome), took.as_secs_f64());
+        finished.push(Finished { name: step.name, outcome, took });
+    }
+    let summary = Summary::of(&finished, process::is_ci());
+    print!("\n{}", summary.text);
+    summary.failed == 0
+}
+
+struct Finished {
+    name: &'static str,
+    outcome: Outcome,
+    took: Duration,
+}
+
+struct Summary {
+    text: String,
+    failed: usize,
+}
+
+impl Summary {
+    /// A skipped step counts as failed in CI and as neither elsewhere.
+    fn of(finished: &[Finished], is_ci: bool) -> Self {
+        let mut text = String::new();
+        let mut line = |content: &str| {
+            text.push_str(content);
+            text.push('\n');
+        };
+        line("step              result      seconds");
+        for step in finished {
+            let seconds = step.took.as_secs_f64();
+            line(&format!("{:<16}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
+        }
+        let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+        for step in finished {
+            match &step.outcome {
+                Outcome::Passed => passed += 1,
+                Outcome::Failed(reason) => {
+                    failed += 1;
+                    line(&format!("FAILED  {}: {reason}", step.name));
+                }
+                Outcome::Skipped(reason) => {
+                    skipped += 1;
+                    line(&format!("SKIPPED {}: {reason}", step.name));
+                }
+            }
+        }
+        if skipped > 0 {
+            line(&format!("{skipped} SKIPPED: this run proves nothing about them"));
+        }
+        if is_ci {
+            failed += skipped;
+        }
+        line(&format!("{passed} passed, {failed} failed"));
+        Self { text, failed }
+    }
+}
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Failed(_) => "FAILED",
+        Outcome::Passed => "passed",
+        Outcome::Skipped(_) => "SKIPPED",
+    }
+}
+
+fn clippy(run: &Run<'_>) -> Outcome {
+    run.workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).into()
+}
+
+fn doc(run: &Run<'_>) -> Outcome {
+    // Libraries only: the binary has the name of the main library; their pages would overwrite each other.
+    let mut command = run.workspace.cargo_command();
+    command.args(["doc", "--workspace", "--lib", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut command).into()
+}
+
+fn peers(run: &Run<'_>) -> Outcome {
+    let missing = run.peers.install_all();
+    if missing.is_empty() { Outcome::Passed } else { Outcome::Skipped(missing.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(name: &'static str, outcome: Outcome) -> Finished {
+        Finished { name, outcome, took: Duration::from_millis(1500) }
+    }
+
+    #[test]
+    fn the_last_line_counts_steps() {
+        let steps = [finished("fmt", Outcome::Passed), finished("test", Outcome::Failed("no".into()))];
+        let summary = Summary::of(&steps, false);
+        assert_eq!(summary.text.lines().last(), Some("1 passed, 1 failed"));
+        assert!(summary.text.contains("FAILED  test: no"), "{}", summary.text);
+    }
+
+    #[test]
+    fn a_skipped_step_is_named_and_fails_only_in_ci() {
+        let steps = [finished("peers", Outcome::Skipped("grpcurl: no go".into()))];
+        for (is_ci, last) in [(false, "0 passed, 0 failed"), (true, "0 passed, 1 failed")] {
+            let summary = Summary::of(&steps, is_ci);
+            assert!(summary.text.contains("SKIPPED peers: grpcurl: no go"), "{}", summary.text);
+            assert_eq!(summary.text.lines().last(), Some(last));
+        }
+    }
+
+    #[test]
+    fn steps_are_selected_by_name_and_keep_their_order() {
+        let selected = select("test,fmt").unwrap();
+        assert_eq!(selected.iter().map(|step| step.name).collect::<Vec<_>>(), ["fmt", "test"]);
+        assert!(select("fmt,nope").is_err_and(|message| message.contains("`nope`")));
+    }
+}
