@@ -28,6 +28,10 @@ impl Error {
     /// The .proto compiler refused. Its debug text, unlike its display text, starts with `file:line:column`.
     pub(crate) fn compile(cause: protox::Error, includes: &[std::path::PathBuf]) -> Error {
         let mut text = format!("{cause:?}");
+        if cause.is_parse() && text.ends_with("but found 'edition'") {
+            text +=
+                "; editions are not read yet: compile the file with protoc or buf and use .descriptor_set(…)";
+        }
         if cause.is_file_not_found() {
             let searched: Vec<_> = includes.iter().map(|dir| dir.display().to_string()).collect();
             text += &format!("; searched in {}: add its directory with .include(…)", searched.join(", "));

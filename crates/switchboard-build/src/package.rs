@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Proto, builder, client, collisions, lints,
-    names::Named as _,
+    names::Named,
     runtime_paths,
     schema::Schema,
     server,
@@ -138,7 +138,7 @@ impl<'a> Generator<'a> {
 
     /// The names of the files of a package.
     fn sources(&self, package: &str) -> String {
-        self.schema.files_of(package).map(|file| file.name()).collect::<Vec<_>>().join(", ")
+        self.schema.files_of(package).map(Named::name).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -175,9 +175,9 @@ fn unknown(file: &FileDescriptorProto, message: &str) -> Error {
 
 /// Whether a boolean option is true that the descriptors have no field for.
 fn is_set(options: &MethodOptions, number: u32) -> bool {
-    let values = options.__buffa_unknown_fields.iter().filter(|field| field.number == number);
-    // The last one counts, as always in protobuf.
-    values.last().is_some_and(|field| matches!(field.data, UnknownFieldData::Varint(value) if value != 0))
+    // The last value counts, as always in protobuf.
+    let last = options.__buffa_unknown_fields.iter().rfind(|field| field.number == number);
+    last.is_some_and(|field| matches!(field.data, UnknownFieldData::Varint(value) if value != 0))
 }
 
 /// The name of the `Idempotency`, unless unknown.
