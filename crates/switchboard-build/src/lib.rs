@@ -1,1 +1,97 @@
-//! switchboard-build
+//! Generates Switchboard services and messages from `.proto` files, in build scripts. No `protoc` is needed.
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), switchboard_build::Error> {
+//!     switchboard_build::proto("proto/greet.proto").emit()
+//! }
+//! ```
+//!
+//! and in the crate, which needs no other dependency than `switchboard`:
+//!
+//! ```ignore
+//! switchboard::include_proto!("demo.v1");
+//! ```
+//!
+//! # What is generated
+//!
+//! One file a package, `<package>.rs`, with the items of that package: messages and their views, and for each
+//! service `Greeter`
+//!
+//! | item | what it is |
+//! | --- | --- |
+//! | `Greeter` | the trait that handlers implement |
+//! | `GreeterServer` | makes a service of a handler |
+//! | `GreeterClient` | calls the service |
+//! | `GreeterApi` | what callers need of it: implemented by the client, and by fakes in tests |
+//! | `GREETER` | its name, methods and descriptor |
+//!
+//! The descriptors of the package and all that it imports are beside it in `<package>.binpb`, and in the generated
+//! `DESCRIPTOR_SET`. A package without a name is called `_`.
+//!
+//! Packages refer to each other by relative paths, as nested modules: when one uses messages of another, either
+//! include the file `_all.rs`, which nests every package that the build script emitted, or nest by hand:
+//!
+//! ```ignore
+//! switchboard::include_proto!();                                           // all: demo::v1::…, common::v1::…
+//!
+//! mod demo { pub mod v1 { switchboard::include_proto!("demo.v1"); } }      // the same by hand
+//! mod common { pub mod v1 { switchboard::include_proto!("common.v1"); } }
+//! ```
+//!
+//! Messages of imported files are generated too where something uses them. Well-known types
+//! (`google.protobuf.Timestamp` and its like) are those of `buffa-types`.
+//!
+//! # Names
+//!
+//! Methods become `snake_case`. Rust keywords are written `r#type`, or with an underscore at the end where that is
+//! impossible (`self_`). The same underscore marks methods that the client has already: `connect_`, `new_`,
+//! `local_`, `channel_`, `with_codec_`.
+//!
+//! # Method options
+//!
+//! ```proto
+//! import "switchboard/options.proto";     // known to the compiler, no copy is needed
+//!
+//! service Log {
+//!   rpc Note(Line) returns (google.protobuf.Empty) { option (switchboard.oneway) = true; }
+//!   rpc Sort(Lines) returns (Lines) { option (switchboard.spawn) = true; option (switchboard.owned) = true; }
+//!   rpc Find(Query) returns (Lines) { option idempotency_level = NO_SIDE_EFFECTS; }
+//! }
+//! ```
+//!
+//! # Editions
+//!
+//! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
+//! `protoc --include_imports --include_source_info -o greet.binpb greet.proto`, or `buf build -o greet.binpb`, then
+//! `switchboard_build::descriptor_set("greet.binpb").emit()`.
+
+mod builder;
+mod client;
+mod collisions;
+mod docs;
+mod error;
+mod lints;
+mod names;
+mod package;
+mod runtime_paths;
+mod schema;
+mod server;
+mod service;
+
+pub use builder::Proto;
+pub use error::Error;
+
+use std::path::Path;
+
+/// Starts with one `.proto` file; more can be added.
+#[must_use = "nothing is generated before .emit()"]
+pub fn proto(file: impl AsRef<Path>) -> Proto {
+    Proto::default().proto(file)
+}
+
+/// Starts with a descriptor set that `protoc` or `buf` wrote, imports included.
+#[must_use = "nothing is generated before .emit()"]
+pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
+    Proto::default().descriptor_set(path)
+}

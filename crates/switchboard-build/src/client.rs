@@ -1,0 +1,181 @@
+//! Emits the client side of a service: the client, and the trait that fakes implement.
+
+use crate::{
+    docs,
+    package::Names,
+    service::{Kind, Method, Service},
+};
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+/// The client of a service and its trait.
+pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
+    let client = client(service, names);
+    let api = api(service, names);
+    quote! { #client #api }
+}
+
+fn client(service: &Service, names: &Names<'_>) -> TokenStream {
+    let Service { interface, server, client, full_name, .. } = service;
+    let handler = &names.handler;
+    let doc = docs::attributes(&format!("Calls `{full_name}`."));
+    let methods = service.methods.iter().enumerate().map(|(index, method)| call(service, index, method));
+    quote! {
+        #doc
+        #[derive(Clone, Debug)]
+        pub struct #client {
+            channel: ::switchboard::Channel,
+            codec: ::switchboard::Codec,
+        }
+
+        impl #client {
+            /// Connects to `url` and waits for the first connection.
+            ///
+            /// # Errors
+            /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+            pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
+                Ok(Self::new(::switchboard::Channel::connect(url).await?))
+            }
+
+            /// Calls through `channel`.
+            pub fn new(channel: ::switchboard::Channel) -> Self {
+                Self { channel, codec: ::switchboard::Codec::Proto }
+            }
+
+            /// Calls `service` in this process, without a connection.
+            pub fn local<#handler: #interface>(service: #handler) -> Self {
+                Self::new(::switchboard::Channel::local(#server::new(service)))
+            }
+
+            /// Writes messages with this codec instead of [`Proto`](::switchboard::Codec::Proto).
+            #[must_use]
+            pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
+                self.codec = codec;
+                self
+            }
+
+            /// What the calls go through.
+            pub fn channel(&self) -> &::switchboard::Channel {
+                &self.channel
+            }
+
+            #(#methods)*
+        }
+    }
+}
+
+/// A method of the client.
+fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
+    let Method { ident, request, reply, .. } = method;
+    let info = &service.info;
+    let path = format!("{}/{}", service.full_name, method.name);
+    let doc = docs::attributes(&method.comment.clone().unwrap_or_else(|| format!("Calls `{path}`.")));
+    let index = Literal::usize_unsuffixed(index);
+    let proto = quote!(::switchboard::codegen::codec::proto);
+    let name = quote! {
+        static METHOD: ::switchboard::ClientMethod =
+            ::switchboard::ClientMethod { service: &#info, index: #index, path: #path };
+    };
+    let encoded = quote!(#proto::encode(&request, self.codec));
+    match method.kind {
+        Kind::Unary if method.oneway => quote! {
+            #doc
+            pub fn #ident(&self, request: #request) -> ::switchboard::OnewayCall {
+                #name
+                self.channel.oneway(&METHOD, self.codec, #encoded)
+            }
+        },
+        Kind::Unary => quote! {
+            #doc
+            pub fn #ident(&self, request: #request) -> ::switchboard::UnaryCall<#reply> {
+                #name
+                self.channel.unary(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
+            }
+        },
+        Kind::ServerStream => quote! {
+            #doc
+            pub fn #ident(&self, request: #request) -> ::switchboard::ServerStreamCall<#reply> {
+                #name
+                self.channel.server_stream(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
+            }
+        },
+        Kind::ClientStream => quote! {
+            #doc
+            pub fn #ident(&self) -> ::switchboard::ClientStreamCall<#request, #reply> {
+                #name
+                self.channel.client_stream(&METHOD, self.codec, #proto::encode::<#request>, #proto::decode::<#reply>)
+            }
+        },
+        Kind::Bidi => quote! {
+            #doc
+            pub fn #ident(&self) -> ::switchboard::BidiCall<#request, #reply> {
+                #name
+                self.channel.bidi(&METHOD, self.codec, #proto::encode::<#request>, #proto::decode::<#reply>)
+            }
+        },
+    }
+}
+
+fn api(service: &Service, names: &Names<'_>) -> TokenStream {
+    let Service { client, api, full_name, .. } = service;
+    let doc =
+        docs::attributes(&format!("What callers of `{full_name}` need: implement it with a fake in tests."));
+    let (send, sync) = (names.core("Send"), names.core("Sync"));
+    let signatures = service.methods.iter().map(|method| {
+        let Method { ident, name, .. } = method;
+        let doc = docs::attributes(
+            &method.comment.clone().unwrap_or_else(|| format!("Calls `{full_name}/{name}`.")),
+        );
+        let (parameter, output) = (parameter(method), output(method));
+        quote! {
+            #doc
+            fn #ident(&self #parameter)
+                -> impl ::core::future::Future<Output = ::switchboard::Result<#output>> + #send;
+        }
+    });
+    let calls = service.methods.iter().map(|method| {
+        let ident = &method.ident;
+        let (parameter, output) = (parameter(method), output(method));
+        let argument = takes_request(method).then(|| quote!(, request));
+        let called = quote!(#client::#ident(self #argument).await);
+        let body = if method.kind == Kind::Unary && !method.oneway {
+            quote!(Ok(#called?.into_inner()))
+        } else {
+            called
+        };
+        quote! {
+            async fn #ident(&self #parameter) -> ::switchboard::Result<#output> { #body }
+        }
+    });
+    quote! {
+        #doc
+        pub trait #api: #send + #sync {
+            #(#signatures)*
+        }
+
+        impl #api for #client {
+            #(#calls)*
+        }
+    }
+}
+
+fn takes_request(method: &Method) -> bool {
+    matches!(method.kind, Kind::Unary | Kind::ServerStream)
+}
+
+fn parameter(method: &Method) -> Option<TokenStream> {
+    let request = &method.request;
+    takes_request(method).then(|| quote!(, request: #request))
+}
+
+/// What a call gives.
+fn output(method: &Method) -> TokenStream {
+    let Method { request, reply, .. } = method;
+    match method.kind {
+        Kind::Unary if method.oneway => quote!(()),
+        Kind::Unary => quote!(#reply),
+        Kind::ServerStream => quote!(::switchboard::Receiver<#reply>),
+        Kind::ClientStream => quote!(::switchboard::Upload<#request, #reply>),
+        Kind::Bidi => quote!((::switchboard::Sender<#request>, ::switchboard::Receiver<#reply>)),
+    }
+}

@@ -1,0 +1,97 @@
+//! Names: of descriptors, and of what is made of them in Rust.
+
+use buffa_codegen::{
+    generated::descriptor::{
+        DescriptorProto, EnumDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
+        ServiceDescriptorProto,
+    },
+    idents,
+};
+use proc_macro2::{Ident, Span};
+
+/// A descriptor with a name; compilers leave none without.
+pub(crate) trait Named {
+    /// The name, not qualified.
+    fn name(&self) -> &str;
+}
+
+macro_rules! named {
+    ($($descriptor:ty)*) => {
+        $(impl Named for $descriptor {
+            fn name(&self) -> &str {
+                self.name.as_deref().unwrap_or_default()
+            }
+        })*
+    };
+}
+
+named!(DescriptorProto EnumDescriptorProto FileDescriptorProto MethodDescriptorProto ServiceDescriptorProto);
+
+/// The package of a file, empty if it has none.
+pub(crate) fn package_of(file: &FileDescriptorProto) -> &str {
+    file.package.as_deref().unwrap_or_default()
+}
+
+/// `package.name`, or the name alone in the package without a name.
+pub(crate) fn qualified(package: &str, name: &str) -> String {
+    if package.is_empty() { name.to_owned() } else { format!("{package}.{name}") }
+}
+
+/// Methods that every client has; the same names in a service get an underscore.
+const CLIENT_METHODS: [&str; 5] = ["channel", "connect", "local", "new", "with_codec"];
+
+/// `GetHTTPInfo` to `get_http_info`, as an identifier.
+pub(crate) fn method_ident(name: &str) -> Ident {
+    let snake = idents::to_shouty_snake_case(name).to_lowercase();
+    if CLIENT_METHODS.contains(&snake.as_str()) {
+        return Ident::new(&format!("{snake}_"), Span::call_site());
+    }
+    idents::make_field_ident(&snake)
+}
+
+/// The trait of a service: its name as it is if that is a name for a type, else in `UpperCamelCase`.
+pub(crate) fn service_name(name: &str) -> String {
+    if name.starts_with(char::is_uppercase) && !name.contains('_') {
+        return name.to_owned();
+    }
+    idents::to_upper_camel_case(name)
+}
+
+/// The static of a service: `HTTP_INFO` for `HTTPInfo`.
+pub(crate) fn static_name(service: &str) -> String {
+    idents::to_shouty_snake_case(service).to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_become_snake_case_and_never_clash_with_rust() {
+        for (proto, rust) in [
+            ("Greet", "greet"),
+            ("GetHTTPInfo", "get_http_info"),
+            ("get_items", "get_items"),
+            ("Type", "r#type"),
+            ("Self", "self_"),
+            ("Connect", "connect_"),
+            ("New", "new_"),
+            ("WithCodec", "with_codec_"),
+        ] {
+            assert_eq!(method_ident(proto).to_string(), rust);
+        }
+    }
+
+    #[test]
+    fn services_keep_names_that_are_fit_for_types() {
+        for (proto, rust, shouted) in [
+            ("Greeter", "Greeter", "GREETER"),
+            ("HTTPInfo", "HTTPInfo", "HTTP_INFO"),
+            ("my_service", "MyService", "MY_SERVICE"),
+            ("greeter", "Greeter", "GREETER"),
+        ] {
+            assert_eq!(service_name(proto), rust);
+            assert_eq!(static_name(&service_name(proto)), shouted);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Emits the server side of a service: its static, its trait and the type that serves the trait.
+
+use crate::{
+    docs,
+    package::Names,
+    service::{Kind, Method, Service},
+};
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+
+/// The static, the trait and the server of a service.
+pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
+    let info = info(service);
+    let interface = interface(service, names);
+    let server = server(service, names);
+    quote! { #info #interface #server }
+}
+
+fn info(service: &Service) -> TokenStream {
+    let Service { full_name, info, .. } = service;
+    let doc = docs::attributes(&format!("Name, methods and descriptor of `{full_name}`."));
+    let methods = service.methods.iter().map(|method| {
+        let name = &method.name;
+        let kind = format_ident!("{}", format!("{:?}", method.kind));
+        let idempotency =
+            method.idempotency.as_ref().map(|level| quote!(.idempotency(::switchboard::Idempotency::#level)));
+        let oneway = method.oneway.then(|| quote!(.oneway()));
+        let spawn = method.spawn.then(|| quote!(.spawn()));
+        quote!(::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn)
+    });
+    quote! {
+        #doc
+        pub static #info: ::switchboard::ServiceInfo = ::switchboard::ServiceInfo {
+            name: #full_name,
+            methods: &[#(#methods),*],
+            descriptor: DESCRIPTOR_SET,
+        };
+    }
+}
+
+fn interface(service: &Service, names: &Names<'_>) -> TokenStream {
+    let Service { interface, full_name, .. } = service;
+    let comment = service.comment.clone().unwrap_or_else(|| format!("Handlers of `{full_name}`."));
+    let doc = docs::attributes(&comment);
+    let methods = service.methods.iter().map(|method| signature(method, full_name, names));
+    let (send, sync) = (names.core("Send"), names.core("Sync"));
+    quote! {
+        #doc
+        pub trait #interface: #send + #sync + 'static {
+            #(#methods)*
+        }
+    }
+}
+
+fn signature(method: &Method, service: &str, names: &Names<'_>) -> TokenStream {
+    let Method { ident, reply, .. } = method;
+    let comment = method.comment.clone().unwrap_or_else(|| format!("Handles `{service}/{}`.", method.name));
+    let doc = docs::attributes(&comment);
+    let mut parameters = match method.kind {
+        Kind::Unary | Kind::ServerStream => {
+            let request = request_type(method);
+            quote!(request: #request, cx: &::switchboard::Cx)
+        }
+        Kind::ClientStream | Kind::Bidi => {
+            let request = &method.request;
+            quote!(input: ::switchboard::Receiver<#request>, cx: &::switchboard::Cx)
+        }
+    };
+    if matches!(method.kind, Kind::ServerStream | Kind::Bidi) {
+        parameters.extend(quote!(, out: ::switchboard::Sender<#reply>));
+    }
+    let output = match method.kind {
+        Kind::Unary | Kind::ClientStream if !method.oneway => quote!(#reply),
+        _ => quote!(()),
+    };
+    let send = names.core("Send");
+    quote! {
+        #doc
+        fn #ident(&self, #parameters)
+            -> impl ::core::future::Future<Output = ::switchboard::Result<#output>> + #send;
+    }
+}
+
+fn request_type(method: &Method) -> TokenStream {
+    let Method { request, view, .. } = method;
+    if method.owned { quote!(#request) } else { quote!(#view<'_>) }
+}
+
+fn server(service: &Service, names: &Names<'_>) -> TokenStream {
+    let Service { interface, server, info, full_name, .. } = service;
+    let handler = &names.handler;
+    let clone = names.core("Clone");
+    let doc = docs::attributes(&format!("Serves a [`{interface}`]."));
+    let arms = service.methods.iter().enumerate().map(|(index, method)| {
+        let index = Literal::usize_unsuffixed(index);
+        let body = dispatch(method, handler);
+        quote!(#index => { #body })
+    });
+    let unknown = format!("{full_name} has no method number {{}}");
+    let unknown = quote!(Err(::switchboard::Status::unimplemented(format!(#unknown, call.method()))));
+    let body = if service.methods.is_empty() {
+        unknown
+    } else {
+        quote! {
+            let codec = call.codec();
+            match call.method() {
+                #(#arms)*
+                _ => #unknown,
+            }
+        }
+    };
+    quote! {
+        #doc
+        pub struct #server<#handler>(::switchboard::codegen::Arc<#handler>);
+
+        impl<#handler: #interface> #server<#handler> {
+            /// Serves `service`.
+            pub fn new(service: #handler) -> Self {
+                Self::from_arc(::switchboard::codegen::Arc::new(service))
+            }
+
+            /// Serves a `service` that others hold too.
+            pub fn from_arc(service: ::switchboard::codegen::Arc<#handler>) -> Self {
+                Self(service)
+            }
+        }
+
+        impl<#handler> #clone for #server<#handler> {
+            fn clone(&self) -> Self {
+                Self(::switchboard::codegen::Arc::clone(&self.0))
+            }
+        }
+
+        impl<#handler: #interface> ::switchboard::Service for #server<#handler> {
+            fn info(&self) -> &'static ::switchboard::ServiceInfo {
+                &#info
+            }
+
+            async fn call(&self, call: ::switchboard::Call) -> ::switchboard::Result<::switchboard::Reply> {
+                #body
+            }
+        }
+    }
+}
+
+/// The body of a match arm. Handlers are called by path: a method like `clone` would find that of `Arc`.
+fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
+    let Method { ident, request, reply, .. } = method;
+    let proto = quote!(::switchboard::codegen::codec::proto);
+    match method.kind {
+        Kind::Unary => {
+            let read = read(method);
+            let answer = if method.oneway {
+                quote! {
+                    #handler::#ident(&self.0, request, &cx).await?;
+                    Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
+                }
+            } else {
+                quote! {
+                    let reply = #handler::#ident(&self.0, request, &cx).await?;
+                    let bytes = #proto::encode(&reply, codec)?;
+                    Ok(::switchboard::Reply::one(bytes, cx))
+                }
+            };
+            quote! {
+                let (bytes, cx) = call.into_one()?;
+                #read
+                #answer
+            }
+        }
+        Kind::ClientStream => quote! {
+            let (raw, cx) = call.into_many();
+            let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
+            let reply = #handler::#ident(&self.0, input, &cx).await?;
+            let bytes = #proto::encode(&reply, codec)?;
+            Ok(::switchboard::Reply::one(bytes, cx))
+        },
+        Kind::ServerStream => {
+            // A view borrows from the bytes, so it is made where the handler runs.
+            let (before, inside) = if method.owned {
+                (read(method), quote!())
+            } else {
+                let view = &method.view;
+                (
+                    quote!(let bytes = #proto::view_bytes::<#request>(codec, bytes)?;),
+                    quote!(let request = #proto::view::<#view<'_>>(&bytes)?;),
+                )
+            };
+            quote! {
+                let (bytes, cx) = call.into_one()?;
+                #before
+                let service = ::switchboard::codegen::Arc::clone(&self.0);
+                let reply = ::switchboard::codegen::stream_reply(cx, codec, #proto::encode::<#reply>, move |cx, out| async move {
+                    #inside
+                    #handler::#ident(&service, request, &cx, out).await
+                });
+                Ok(reply)
+            }
+        }
+        Kind::Bidi => quote! {
+            let (raw, cx) = call.into_many();
+            let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
+            let service = ::switchboard::codegen::Arc::clone(&self.0);
+            let reply = ::switchboard::codegen::stream_reply(cx, codec, #proto::encode::<#reply>, move |cx, out| async move {
+                #handler::#ident(&service, input, &cx, out).await
+            });
+            Ok(reply)
+        },
+    }
+}
+
+/// Makes `request` of `bytes`.
+fn read(method: &Method) -> TokenStream {
+    let Method { request, view, .. } = method;
+    let proto = quote!(::switchboard::codegen::codec::proto);
+    if method.owned {
+        return quote!(let request = #proto::decode::<#request>(codec, bytes)?;);
+    }
+    quote! {
+        let bytes = #proto::view_bytes::<#request>(codec, bytes)?;
+        let request = #proto::view::<#view<'_>>(&bytes)?;
+    }
+}
