@@ -76,25 +76,33 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
         static METHOD: ::switchboard::ClientMethod =
             ::switchboard::ClientMethod { service: &#info, index: #index, path: #path };
     };
-    let encoded = quote!(#proto::encode(&request, self.codec));
+    // By value or by reference: who calls with the same message again need not clone it.
+    let encoded = quote!(#proto::encode::<#request>(request.borrow(), self.codec));
+    let argument = quote!(request: impl ::core::borrow::Borrow<#request>);
+    let borrow = quote!(
+        use ::core::borrow::Borrow as _;
+    );
     match method.kind {
         Kind::Unary if method.oneway => quote! {
             #doc
-            pub fn #ident(&self, request: #request) -> ::switchboard::OnewayCall {
+            pub fn #ident(&self, #argument) -> ::switchboard::OnewayCall {
+                #borrow
                 #name
                 self.channel.oneway(&METHOD, self.codec, #encoded)
             }
         },
         Kind::Unary => quote! {
             #doc
-            pub fn #ident(&self, request: #request) -> ::switchboard::UnaryCall<#reply> {
+            pub fn #ident(&self, #argument) -> ::switchboard::UnaryCall<#reply> {
+                #borrow
                 #name
                 self.channel.unary(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
             }
         },
         Kind::ServerStream => quote! {
             #doc
-            pub fn #ident(&self, request: #request) -> ::switchboard::ServerStreamCall<#reply> {
+            pub fn #ident(&self, #argument) -> ::switchboard::ServerStreamCall<#reply> {
+                #borrow
                 #name
                 self.channel.server_stream(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
             }

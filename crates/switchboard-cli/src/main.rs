@@ -1,6 +1,7 @@
 //! The `switchboard` binary.
 
 mod bench;
+mod services;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

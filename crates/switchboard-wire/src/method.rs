@@ -1,9 +1,8 @@
 //! Methods: their names, kinds and numbers.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 /// What a service offers; generated code has one per service, in a static.
-#[derive(Debug)]
 pub struct ServiceInfo {
     /// Full name, package included: `demo.v1.Greeter`.
     pub name: &'static str,
@@ -11,6 +10,16 @@ pub struct ServiceInfo {
     pub methods: &'static [MethodInfo],
     /// An encoded `google.protobuf.FileDescriptorSet` that describes the service, or nothing.
     pub descriptor: &'static [u8],
+}
+
+impl fmt::Debug for ServiceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceInfo")
+            .field("name", &self.name)
+            .field("methods", &self.methods)
+            .field("descriptor", &format_args!("{} bytes", self.descriptor.len()))
+            .finish()
+    }
 }
 
 /// What callers and servers know of a method before any call.

@@ -54,8 +54,10 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [(Protocol, fn(&[u8]) -> Verdict); 3] =
+const ENTRIES: [Entry; 3] =
     [(Protocol::Native, is_native), (Protocol::Http2, is_http2), (Protocol::Http1, is_http1)];
+
+type Entry = (Protocol, fn(&[u8]) -> Verdict);
 
 /// Decides by the bytes that have arrived so far, however few.
 pub fn sniff(prefix: &[u8]) -> Sniffed {

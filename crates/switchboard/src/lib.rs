@@ -45,8 +45,14 @@ pub use switchboard_wire::{
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
 /// Includes the code that `switchboard_build` made for a protobuf package: `switchboard::include_proto!("demo.v1");`.
+///
+/// Without a package it includes all packages of the build script, nested as modules; packages that refer to each
+/// other need that.
 #[macro_export]
 macro_rules! include_proto {
+    () => {
+        include!(concat!(env!("OUT_DIR"), "/_all.rs"));
+    };
     ($package:literal) => {
         include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
     };
@@ -57,8 +63,11 @@ macro_rules! include_proto {
 pub mod codegen {
     #[cfg(feature = "proto")]
     pub use buffa;
+    #[cfg(feature = "proto")]
+    pub use buffa_types;
     pub use bytes::Bytes;
     pub use serde;
+    pub use serde_json;
     pub use std::sync::Arc;
 
     pub use crate::{codec, stream::stream_reply};

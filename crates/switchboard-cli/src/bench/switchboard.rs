@@ -1,57 +1,35 @@
-//! Switchboard as a subject: its server and its clients.
+//! Switchboard as a subject: its server, and callers on its generated client.
 
 use super::{
     load::{Caller, Load},
-    options::{MESSAGE_BYTES, ServerArgs},
+    options::ServerArgs,
     process,
 };
+use crate::services::{
+    self, benchmark_message,
+    proto::bench::{BenchClient, BenchmarkMessage, EchoMessage},
+};
+use ::switchboard::{Channel, Limit, Runtime};
 use bytes::Bytes;
-use switchboard::{Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Result as SResult, Service, ServiceInfo, Status};
 use std::time::Duration;
 
-static INFO: ServiceInfo = ServiceInfo { name: "bench.v1.Raw", methods: &[MethodInfo::new("Echo", Kind::Unary)], descriptor: &[] };
-static ECHO: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "bench.v1.Raw/Echo" };
-struct Raw;
-impl Service for Raw {
-    fn info(&self) -> &'static ServiceInfo { &INFO }
-    async fn call(&self, call: Call) -> SResult<Reply> {
-        match call.method() {
-            0 => { let (b, cx) = call.into_one()?; Ok(Reply::one(b, cx)) }
-            _ => Err(Status::unimplemented("")),
-        }
-    }
-}
+/// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Room for the largest of `bench sizes`.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Serves what the loads of this module call; prints its address first.
 ///
 /// # Errors
 /// When it cannot listen or accept.
 pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
-    switchboard::Runtime::new().workers(args.workers as usize).run(async move {
-        let running = switchboard::Server::new().add(Raw).listen("tcp://127.0.0.1:0").start().await.map_err(|e| e.to_string())?;
+    Runtime::new().workers(args.workers as usize).run(async move {
+        let server = services::server().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+        let running = server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())?;
         process::announce(running.url());
         process::end_with_parent();
         std::future::pending().await
     })
-}
-
-#[derive(Clone)]
-struct Echo { address: String, payload: Bytes }
-struct EchoCaller { channel: Channel, payload: Bytes }
-impl Load for Echo {
-    type Connection = Channel;
-    type Caller = EchoCaller;
-    async fn connect(&self) -> Result<Channel, String> {
-        Channel::builder(&self.address).connections(1).connect().await.map_err(|e| e.to_string())
-    }
-    fn caller(&self, c: &Channel) -> EchoCaller { EchoCaller { channel: c.clone(), payload: self.payload.clone() } }
-}
-impl Caller for EchoCaller {
-    async fn call(&mut self) -> Result<(), String> {
-        let r = self.channel.unary(&ECHO, Codec::Proto, Ok(self.payload.clone()), |_, b| Ok(b)).timeout(Duration::from_secs(10)).await.map_err(|e| e.to_string())?;
-        if *r != self.payload { return Err("wrong".into()) }
-        Ok(())
-    }
 }
 
 /// Echo calls of `payload`.
@@ -61,5 +39,82 @@ pub(super) fn echo(address: &str, payload: Bytes) -> impl Load {
 
 /// Calls with the benchmark message.
 pub(super) fn message(address: &str) -> impl Load {
-    echo(address, Bytes::from(vec![7; MESSAGE_BYTES]))
+    Message { address: address.to_owned() }
+}
+
+/// One connection of the current worker.
+async fn connect(address: &str) -> Result<BenchClient, String> {
+    let channel = Channel::builder(address).connections(1).limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    Ok(BenchClient::new(channel.connect().await.map_err(|status| status.to_string())?))
+}
+
+#[derive(Clone)]
+struct Echo {
+    address: String,
+    payload: Bytes,
+}
+
+impl Load for Echo {
+    type Connection = BenchClient;
+    type Caller = EchoCaller;
+
+    async fn connect(&self) -> Result<BenchClient, String> {
+        connect(&self.address).await
+    }
+
+    fn caller(&self, client: &BenchClient) -> EchoCaller {
+        let request = EchoMessage { payload: Some(self.payload.to_vec()), ..Default::default() };
+        EchoCaller { client: client.clone(), request }
+    }
+}
+
+struct EchoCaller {
+    client: BenchClient,
+    request: EchoMessage,
+}
+
+impl Caller for EchoCaller {
+    async fn call(&mut self) -> Result<(), String> {
+        let reply =
+            self.client.echo(&self.request).timeout(TIMEOUT).await.map_err(|status| status.to_string())?;
+        if reply.payload == self.request.payload {
+            return Ok(());
+        }
+        let bytes = reply.payload.as_ref().map_or(0, Vec::len);
+        Err(format!("a wrong reply of {bytes} bytes"))
+    }
+}
+
+#[derive(Clone)]
+struct Message {
+    address: String,
+}
+
+impl Load for Message {
+    type Connection = BenchClient;
+    type Caller = MessageCaller;
+
+    async fn connect(&self) -> Result<BenchClient, String> {
+        connect(&self.address).await
+    }
+
+    fn caller(&self, client: &BenchClient) -> MessageCaller {
+        MessageCaller { client: client.clone(), request: benchmark_message() }
+    }
+}
+
+struct MessageCaller {
+    client: BenchClient,
+    request: BenchmarkMessage,
+}
+
+impl Caller for MessageCaller {
+    async fn call(&mut self) -> Result<(), String> {
+        let reply = self.client.message(&self.request).timeout(TIMEOUT).await;
+        let reply = reply.map_err(|status| status.to_string())?;
+        if reply.field1 == "OK" && reply.field2 == 100 && reply.field103 == self.request.field103 {
+            return Ok(());
+        }
+        Err(format!("a wrong reply: field1 {:?}, field2 {}", reply.field1, reply.field2))
+    }
 }

@@ -1,0 +1,6 @@
+//! Makes the demo and bench services from their schemas.
+
+fn main() -> Result<(), switchboard_build::Error> {
+    switchboard_build::proto("proto/demo/v1/demo.proto").emit()?;
+    switchboard_build::proto("proto/bench/v1/bench.proto").emit()
+}

@@ -1,0 +1,30 @@
+//! The services that the binary offers: the demo's and the benchmark's.
+
+mod bench;
+mod greeter;
+mod posts;
+
+pub(crate) use bench::{BenchService, benchmark_message};
+pub(crate) use greeter::Hello;
+pub(crate) use posts::HotPosts;
+
+/// Generated from `proto/`.
+#[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
+pub(crate) mod proto {
+    /// Package `bench.v1`.
+    pub(crate) mod bench {
+        switchboard::include_proto!("bench.v1");
+    }
+    /// Package `demo.v1`.
+    pub(crate) mod demo {
+        switchboard::include_proto!("demo.v1");
+    }
+}
+
+/// A server with all of them.
+pub(crate) fn server() -> switchboard::Server {
+    switchboard::Server::new()
+        .add(proto::demo::GreeterServer::new(Hello))
+        .add(proto::demo::PostsServer::new(HotPosts))
+        .add(proto::bench::BenchServer::new(BenchService))
+}
