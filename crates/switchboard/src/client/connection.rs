@@ -37,7 +37,7 @@ use tokio::{io::AsyncReadExt, time::Sleep};
 /// Requests wait in the stream's queue while more than this waits to be written.
 const OUTBOX_HIGH: usize = 256 << 10;
 /// Reads of one turn, so that neighbours on the worker get theirs.
-const READS_MAX: usize = 16;
+const READS_MAX: usize = 1;
 const PARTS_MAX: usize = 64;
 
 pub(super) struct Connection {
