@@ -3,7 +3,7 @@
 use super::trailers::{Late, Trailers};
 use bytes::Bytes;
 use connectrpc::ConnectRpcBody;
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -84,14 +84,18 @@ impl Body for Reply {
         }
     }
 
+    /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
     fn is_end_stream(&self) -> bool {
-        self.held.is_none() && self.body.is_end_stream()
+        match &self.body {
+            ConnectRpcBody::Full(body) => body.is_end_stream(),
+            _ => false,
+        }
     }
 
-    fn size_hint(&self) -> http_body::SizeHint {
-        match self.trailers {
-            None => self.body.size_hint(),
-            Some(_) => http_body::SizeHint::default(),
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            ConnectRpcBody::Full(body) => body.size_hint(),
+            _ => SizeHint::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers};
 use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
-use ::http::{Request, Response, StatusCode, Version, header::CONTENT_TYPE};
+use ::http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
 use http_body_util::Full;
@@ -40,6 +40,9 @@ const BUFFER_LEAST: usize = 8 << 10;
 const READ_BUFFER: usize = 64 << 10;
 /// What a gRPC envelope adds to its message.
 const ENVELOPE: usize = 5;
+
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// Serves one connection whose first bytes are in `first`, to its end.
 ///
@@ -154,7 +157,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     type Future = Answer;
 
     fn call(&self, mut request: Request<Incoming>) -> Answer {
-        if request.version() < Version::HTTP_2 && is_grpc(&request) {
+        if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
             return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
         }
         let path = request.uri().path();
@@ -167,15 +170,21 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         }
         let answer = self.service.clone().call(request);
         Box::pin(async move {
-            let Ok(response) = answer.await;
+            let Ok(mut response) = answer.await;
+            // connectrpc says so in the head and again in the trailers; clients that believe the head lose the
+            // metadata of the trailers.
+            if is_grpc(response.headers()) {
+                response.headers_mut().remove(GRPC_STATUS);
+                response.headers_mut().remove(GRPC_MESSAGE);
+            }
             Ok(response.map(|body| Reply::new(body, trailers)))
         })
     }
 }
 
 /// gRPC proper; gRPC-Web lives on HTTP/1.1 as well.
-fn is_grpc<B>(request: &Request<B>) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
 }
 
