@@ -18,12 +18,14 @@ const JOIN: Spec = Spec::client("/test.v1.Echo/Join", StreamType::ClientStream);
 const CHAT: Spec = Spec::client("/test.v1.Echo/Chat", StreamType::BidiStream);
 const NOTE: Spec = Spec::client("/test.v1.Echo/Note", StreamType::Unary);
 
-struct Caller {
-    transport: SharedHttp2Connection,
-    config: ClientConfig,
+/// A client of one dialect and codec.
+pub(crate) struct Caller {
+    pub(crate) transport: SharedHttp2Connection,
+    pub(crate) config: ClientConfig,
 }
 
-async fn caller(running: &Running, protocol: Protocol, format: CodecFormat) -> Caller {
+/// A client on a connection of its own.
+pub(crate) async fn caller(running: &Running, protocol: Protocol, format: CodecFormat) -> Caller {
     let uri: http::Uri = running.url().replace("tcp://", "http://").parse().unwrap();
     let transport = Http2Connection::connect_plaintext(uri.clone()).await.unwrap().shared(64);
     Caller { transport, config: ClientConfig::new(uri).with_protocol(protocol).with_codec_format(format) }

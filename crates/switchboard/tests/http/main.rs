@@ -4,3 +4,4 @@
 mod dialects;
 mod raw;
 mod service;
+mod standard;

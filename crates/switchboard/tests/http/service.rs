@@ -1,7 +1,7 @@
 //! The service that the tests call, and a server for it.
 
 use buffa_types::google::protobuf::StringValue;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use switchboard::{
     Call, Cx, Idempotency, Kind, Limit, MethodInfo, Receiver, Reply, Result, Running, Server, Service,
     ServiceInfo, Status,
@@ -10,18 +10,49 @@ use switchboard::{
 };
 use tokio::sync::Semaphore;
 
-static ECHO: ServiceInfo = ServiceInfo {
-    name: "test.v1.Echo",
-    methods: &[
-        MethodInfo::new("Say", Kind::Unary).idempotency(Idempotency::NoSideEffects),
-        MethodInfo::new("Count", Kind::ServerStream),
-        MethodInfo::new("Join", Kind::ClientStream),
-        MethodInfo::new("Chat", Kind::Bidi),
-        MethodInfo::new("Note", Kind::Unary).oneway(),
-        MethodInfo::new("Write", Kind::Unary),
-    ],
-    descriptor: &[],
-};
+static ECHO: LazyLock<ServiceInfo> =
+    LazyLock::new(|| ServiceInfo { name: "test.v1.Echo", methods: METHODS, descriptor: descriptor().leak() });
+
+const METHODS: &[MethodInfo] = &[
+    MethodInfo::new("Say", Kind::Unary).idempotency(Idempotency::NoSideEffects),
+    MethodInfo::new("Count", Kind::ServerStream),
+    MethodInfo::new("Join", Kind::ClientStream),
+    MethodInfo::new("Chat", Kind::Bidi),
+    MethodInfo::new("Note", Kind::Unary).oneway(),
+    MethodInfo::new("Write", Kind::Unary),
+];
+
+/// An encoded `FileDescriptorSet` of the service; its message `Text` has the bytes of a `StringValue`.
+fn descriptor() -> Vec<u8> {
+    fn field(number: u8, value: &[u8]) -> Vec<u8> {
+        let (low, high) = ((value.len() & 0x7F) as u8 | 0x80, (value.len() >> 7) as u8);
+        [&[number << 3 | 2, low, high], value].concat()
+    }
+    let value = [&field(1, b"value")[..], b"\x18\x01\x20\x01\x28\x09"].concat();
+    let text = [field(1, b"Text"), field(2, &value)].concat();
+    let mut service = field(1, b"Echo");
+    for method in METHODS {
+        let (input, output) = (
+            matches!(method.kind, Kind::Bidi | Kind::ClientStream),
+            matches!(method.kind, Kind::Bidi | Kind::ServerStream),
+        );
+        let method = [
+            field(1, method.name.as_bytes()),
+            field(2, b".test.v1.Text"),
+            field(3, b".test.v1.Text"),
+            vec![0x28, input.into(), 0x30, output.into()],
+        ];
+        service.extend(field(2, &method.concat()));
+    }
+    let file = [
+        field(1, b"test/v1/echo.proto"),
+        field(2, b"test.v1"),
+        field(4, &text),
+        field(6, &service),
+        field(12, b"proto3"),
+    ];
+    field(1, &file.concat())
+}
 
 /// Answers with what it got; some requests are orders.
 pub(crate) struct Echo {
