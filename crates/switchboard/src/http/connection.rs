@@ -57,8 +57,7 @@ pub(crate) async fn serve(
 ) {
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let address = peer.address.clone();
-    let front = Front::new(peer, shared.clone(), limits, shard);
+    let front = Front::new(&peer, shared.clone(), limits, shard);
     let io = TokioIo::new(Prefixed { first, io });
     let ended = if is_http2 {
         let connection = http2(limits).serve_connection(io, front);
@@ -73,7 +72,7 @@ pub(crate) async fn serve(
         if error.is_parse() {
             shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
         }
-        tracing::debug!(peer = %address, "http connection ended: {error}");
+        tracing::debug!(peer = %peer.address, "http connection ended: {error}");
     }
 }
 
@@ -93,6 +92,8 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
+        // gRPC clients would show it as metadata.
+        .auto_date_header(false)
         .keep_alive_interval(limits.idle_timeout())
         .keep_alive_timeout(limits.keepalive_timeout())
         .max_header_list_size(limits.get(Limit::MetadataBytesMax) as u32)
@@ -136,7 +137,7 @@ struct Front {
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
 
 impl Front {
-    fn new(peer: Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
+    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let compression = Standard::of(&shared).compression();
         let service = ConnectRpcService::new(Dispatch::new(peer, shared.clone(), limits, shard))
@@ -168,6 +169,8 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
+        // gRPC clients may insist on the subtype that they sent, and none is one.
+        let plain = request.headers().get(CONTENT_TYPE).filter(|kind| *kind == "application/grpc").cloned();
         let answer = self.service.clone().call(request);
         Box::pin(async move {
             let Ok(mut response) = answer.await;
@@ -176,6 +179,9 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             if is_grpc(response.headers()) {
                 response.headers_mut().remove(GRPC_STATUS);
                 response.headers_mut().remove(GRPC_MESSAGE);
+                if let Some(plain) = plain {
+                    response.headers_mut().insert(CONTENT_TYPE, plain);
+                }
             }
             Ok(response.map(|body| Reply::new(body, trailers)))
         })

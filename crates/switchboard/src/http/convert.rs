@@ -145,3 +145,61 @@ pub(super) fn status(error: &ConnectError) -> Status {
 fn code(code: Code) -> ErrorCode {
     ErrorCode::from_grpc_code(u32::from(code.number())).unwrap_or(ErrorCode::Unknown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &'static str)]) -> Result<Metadata> {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(name, value);
+        }
+        metadata(&map, &MetadataLimits { entries_max: 3 })
+    }
+
+    #[test]
+    fn reserved_names_are_sorted_for_the_search() {
+        assert!(RESERVED.is_sorted());
+    }
+
+    #[test]
+    fn headers_of_http_and_of_the_dialects_are_no_metadata() {
+        let read = read(&[
+            ("te", "trailers"),
+            ("grpc-timeout", "1S"),
+            ("connect-protocol-version", "1"),
+            ("x-a", "b"),
+        ]);
+        assert_eq!(format!("{:?}", read.unwrap()), r#"{"x-a": b"b"}"#);
+    }
+
+    #[test]
+    fn binary_values_are_split_at_commas_and_may_be_padded() {
+        let read = read(&[("x-bin", "AA==, AP8"), ("x-bin", "AQ")]).unwrap();
+        let values: Vec<_> = read.iter().map(|(_, value)| value.to_vec()).collect();
+        assert_eq!(values, [vec![0], vec![0, 255], vec![1]]);
+        let back = headers(&read);
+        let back: Vec<_> = back.get_all("x-bin").iter().collect();
+        assert_eq!(back, ["AA", "AP8", "AQ"]);
+    }
+
+    #[test]
+    fn wrong_base64_and_too_many_entries_are_refused() {
+        assert_eq!(read(&[("x-bin", "!")]).unwrap_err().code(), Code::InvalidArgument);
+        let many = read(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")]).unwrap_err();
+        assert!(many.message().contains("metadata_entries_max"), "{many}");
+    }
+
+    #[test]
+    fn own_names_cannot_break_the_frame_of_a_reply() {
+        let mut metadata = Metadata::new();
+        for name in ["content-type", "grpc-status", "content-length", "x-a"] {
+            metadata.insert(name, "1").unwrap();
+        }
+        assert_eq!(headers(&metadata).len(), 1);
+    }
+}

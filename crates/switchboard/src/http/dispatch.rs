@@ -50,7 +50,7 @@ struct Begun {
 }
 
 impl Dispatch {
-    pub(super) fn new(peer: Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
+    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
@@ -127,6 +127,8 @@ impl Dispatch {
             Err(status) => failed(&status),
             Ok(begun) if begun.oneway => {
                 let late = begun.ticket.deadline();
+                // Zero bytes are an empty protobuf message, but no JSON.
+                let empty: &[u8] = if begun.codec == Codec::Json { b"{}" } else { b"" };
                 let handler = self.call(begun, body, requests);
                 tokio::spawn(async move {
                     // Nobody waits for the outcome; the ticket has counted it.
@@ -138,7 +140,7 @@ impl Dispatch {
                         },
                     };
                 });
-                Box::pin(std::future::ready(Ok(Response::new(Bytes::new().into()))))
+                Box::pin(std::future::ready(Ok(Response::new(Bytes::from_static(empty).into()))))
             }
             Ok(begun) => {
                 let handler = self.call(begun, body, requests);

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn last_frames_get_the_trailers_in_their_dialect() {
         let connect = late(Protocol::Connect).written_into(&Bytes::from_static(b"\x02\0\0\0\x02{}"));
-        assert_eq!(&connect[..], b"\x02\0\0\0\x1e{\"metadata\":{\"x\":[\"1\",\"2\"]}}");
+        assert_eq!(&connect[..], b"\x02\0\0\0\x1c{\"metadata\":{\"x\":[\"1\",\"2\"]}}");
         let web = Bytes::from_static(b"\x80\0\0\0\x10grpc-status: 0\r\n");
         let web = late(Protocol::GrpcWeb).written_into(&web);
         assert_eq!(&web[..], b"\x80\0\0\0\x1cgrpc-status: 0\r\nx: 1\r\nx: 2\r\n");

@@ -265,6 +265,38 @@ async fn caller_that_goes_away_cancels_its_handler() {
 }
 
 #[tokio::test]
+async fn drain_lets_streams_end_and_kill_drops_their_handlers() {
+    let (_, running) = start(&[]).await;
+    let caller = caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    let mut chat = call_bidi_stream::<_, StringValue, StringValueView<'static>>(
+        &caller.transport,
+        &caller.config,
+        CHAT,
+        CallOptions::default(),
+    )
+    .await
+    .unwrap();
+    chat.send(text("a")).await.unwrap();
+    assert!(chat.message::<StringValue>().await.unwrap().is_some());
+    let drained = tokio::spawn(running.drain(Duration::from_secs(60)));
+    chat.send(text("b")).await.unwrap();
+    assert!(chat.message::<StringValue>().await.unwrap().is_some());
+    chat.close_send();
+    assert!(chat.message::<StringValue>().await.unwrap().is_none());
+    assert_eq!(drained.await.unwrap().cut, 0);
+
+    let (echo, running) = start(&[]).await;
+    let caller = self::caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    let call = tokio::spawn(async move { caller.say("hang", CallOptions::default()).await });
+    while running.stats().calls_in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.kill();
+    echo.dropped.acquire().await.unwrap().forget();
+    assert!(call.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn oneway_calls_are_answered_before_their_handler_ends() {
     let (echo, running) = start(&[]).await;
     for (_, caller) in all(&running).await {

@@ -87,7 +87,9 @@ async fn odd_requests_get_their_http_status() {
     for (request, status, part) in [
         (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&connect=v1"), 200, "hello you"),
         (get("/test.v1.Echo/Write?encoding=json&message=%22you%22"), 405, ""),
+        (post("/test.v1.Echo/Note", "application/json", b"\"x\""), 200, "{}"),
         (get("/nothing/here"), 404, "unimplemented"),
+        (get(&format!("/{}", "x".repeat(20_000))), 431, ""),
         (delete, 405, ""),
         (post("/test.v1.Echo/Say", "text/plain", b"x"), 415, ""),
         (post("/test.v1.Echo/Say", "application/json", b"{"), 400, "invalid_argument"),
@@ -102,7 +104,10 @@ async fn odd_requests_get_their_http_status() {
         assert!(head.starts_with(&format!("http/1.1 {status}")), "{asked}: {head}");
         assert!(String::from_utf8_lossy(&body).contains(part), "{asked}: {}", String::from_utf8_lossy(&body));
     }
-    assert_eq!(running.stats().protocol_errors, 1);
+    // The answer may be here before the connection has ended.
+    while running.stats().protocol_errors < 2 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ impl Echo {
             }
             "hang" => {
                 let _dropped = Dropped(self);
-                std::future::pending().await
+                return std::future::pending().await;
             }
             "panic" => panic!("ordered to"),
             "who" => return Ok(text(cx.peer().wire)),
@@ -174,7 +174,7 @@ impl Service for Echo {
                     while let Some(word) = input.next().await? {
                         out.send(text(format!("<{}>", word.value))).await?;
                     }
-                    Ok(cx.reply_trailer("x-end", "bye")?)
+                    cx.reply_trailer("x-end", "bye")
                 }))
             }
             4 => {
