@@ -4,25 +4,28 @@
 //! [`dispatch`] hands each call to the same handlers that the native wire reaches. Health and reflection are
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
+//! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
+//!
 //! # What a call costs
 //!
-//! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc` asks
-//! for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add the
-//! header maps, the path, the envelope, their own boxed future and, on HTTP/2, one task. That is some ten times
-//! the native wire; programs that can choose should choose that one. A stream adds a queue of
-//! 64 KiB at most each way, one lookup and one shared cell for its trailers.
+//! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
+//! asks for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add
+//! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
+//! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
+//! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
 //!
 //! # Metadata and streams
 //!
-//! A reply's head goes out before its first message. A handler that waits before it sends anything has its head
-//! sent early, because callers may wait for it: at once if it set metadata or if the caller streams too, else
-//! after a tenth of a second. Metadata that is set later goes with the trailers, so that none is lost.
+//! A reply's head goes out before its first message. A handler that waits before it sends anything has its
+//! head sent early, because callers may wait for it: at once if it set metadata or if the caller streams too,
+//! else after a tenth of a second. Metadata that is set later goes with the trailers, so that none is lost.
 //!
 //! # Limits
 //!
 //! `message_bytes_max` bounds messages both compressed and not; `metadata_bytes_max` the list of headers;
-//! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which HTTP/2
-//! peers are pinged and HTTP/1.1 connections closed, and the time that an HTTP/1.1 request head may take.
+//! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which
+//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, and the time that an HTTP/1.1 request head may
+//! take.
 
 mod body;
 mod connection;

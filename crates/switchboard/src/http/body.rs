@@ -59,7 +59,7 @@ impl Body for Reply {
                     let held = this.held.take();
                     return Poll::Ready(held.map(|frame| Ok(this.finish(frame))));
                 }
-                // Once the stream has ended all frames are there; should one not be, the held one is not the last.
+                // All frames are there once the stream has ended; else the held one is not the last.
                 Poll::Pending => {
                     return this.held.take().map_or(Poll::Pending, |frame| Poll::Ready(Some(Ok(frame))));
                 }

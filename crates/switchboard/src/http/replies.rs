@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a head without metadata waits for the first message or for metadata. Callers may wait for the head.
+/// How long a head without metadata waits for the first message or for metadata; callers may wait for it.
 const HEAD_WAIT: Duration = Duration::from_millis(100);
 
 /// A stream of replies and all that its call needs to its end.

@@ -1,4 +1,4 @@
-//! The standard services: health for probes, reflection for grpcurl and its like, from the embedded descriptors.
+//! The standard services: health for probes, and reflection, from the embedded descriptors, for grpcurl.
 //!
 //! A service of the application with the same name comes first.
 

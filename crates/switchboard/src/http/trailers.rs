@@ -1,7 +1,8 @@
 //! Trailers of a stream that ended well, known only when its headers are long gone.
 //!
-//! `connectrpc` asks for the trailers of a stream before its first message. So the stream leaves what it has at
-//! its end in a cell that travels with the request, and [`Reply`](super::body::Reply) adds it to the last frame.
+//! `connectrpc` asks for the trailers of a stream before its first message. So the stream leaves what it has
+//! at its end in a cell that travels with the request, and [`Reply`](super::body::Reply) adds it to the last
+//! frame.
 
 use ::http::HeaderMap;
 use bytes::{BufMut, Bytes, BytesMut};
