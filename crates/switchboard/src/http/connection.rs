@@ -174,8 +174,8 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let answer = self.service.clone().call(request);
         Box::pin(async move {
             let Ok(mut response) = answer.await;
-            // connectrpc sends the status in the head and again in the trailers; clients that believe the head
-            // lose the metadata of the trailers.
+            // connectrpc sends the status in the head and again in the trailers; clients that believe the
+            // head lose the metadata of the trailers.
             if is_grpc(response.headers()) {
                 response.headers_mut().remove(GRPC_STATUS);
                 response.headers_mut().remove(GRPC_MESSAGE);
