@@ -1,16 +1,41 @@
-//! gRPC, gRPC-Web and Connect on HTTP/1.1 and HTTP/2.
+//! gRPC, gRPC-Web and Connect on HTTP/1.1 and HTTP/2, on connections that the acceptor recognised as HTTP.
+//!
+//! hyper runs the connection on the worker that accepted it, `connectrpc` speaks the three dialects, and
+//! [`dispatch`] hands each call to the same handlers that the native wire reaches. Health and reflection are
+//! served beside them, unless the application brings its own; see [`standard`].
+//!
+//! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
+//!
+//! # What a call costs
+//!
+//! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
+//! asks for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add
+//! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
+//! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
+//! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
+//!
+//! # Metadata and streams
+//!
+//! A reply's head goes out before its first message. A handler that waits before it sends anything has its
+//! head sent early, because callers may wait for it: at once if it set metadata or if the caller streams too,
+//! else after a tenth of a second. Metadata that is set later goes with the trailers, so that none is lost.
+//!
+//! # Limits
+//!
+//! `message_bytes_max` bounds messages both compressed and not; `metadata_bytes_max` the list of headers;
+//! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which
+//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, and the time that an HTTP/1.1 request head may
+//! take.
 
-use crate::{Limits, Peer, net::Io, server::Shared};
-use bytes::BytesMut;
-use std::sync::Arc;
+mod body;
+mod connection;
+mod convert;
+mod dispatch;
+mod replies;
+mod requests;
+mod standard;
+mod ticket;
+mod trailers;
 
-/// Serves one connection whose first bytes are in `first`, to its end.
-pub(crate) async fn serve(
-    _io: Box<dyn Io>,
-    _first: BytesMut,
-    _peer: Peer,
-    _shared: Arc<Shared>,
-    _limits: &Limits,
-    _shard: usize,
-) {
-}
+pub(crate) use connection::serve;
+pub(crate) use standard::Standard;

@@ -133,6 +133,8 @@ impl Server {
             open: Mutex::default(),
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(false),
+            #[cfg(feature = "http")]
+            http: std::sync::OnceLock::new(),
         });
         let mut bound = Vec::new();
         for (text, own) in self.listeners {
@@ -252,6 +254,9 @@ pub(crate) struct Shared {
     open: Mutex<HashMap<u64, Open>>,
     #[cfg(feature = "http")]
     pub(crate) drain_http: watch::Sender<bool>,
+    /// What HTTP connections share; made by the first.
+    #[cfg(feature = "http")]
+    pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
 }
 
 /// An open connection.

@@ -1,0 +1,259 @@
+//! One HTTP connection: the bytes that were sniffed, hyper, and its graceful end.
+
+use super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers};
+use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
+use ::http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
+use bytes::{Buf, Bytes, BytesMut};
+use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::watch,
+};
+use tower_service::Service as _;
+
+/// Most streams that an HTTP/2 peer may have open; peers queue what is above.
+const STREAMS_MAX: u64 = 1000;
+/// Streams that a peer may open and reset before they are looked at: the answer to rapid resets.
+const RESETS_MAX: usize = 200;
+/// Flow control of HTTP/2: bytes that may be under way to one stream and to the connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes of replies that one HTTP/2 stream may have waiting for its peer.
+const SEND_BUFFER: usize = 256 << 10;
+/// The least buffer that hyper accepts for HTTP/1.1, and what it gets to read bodies beside a head.
+const BUFFER_LEAST: usize = 8 << 10;
+const READ_BUFFER: usize = 64 << 10;
+/// What a gRPC envelope adds to its message.
+const ENVELOPE: usize = 5;
+
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// Serves one connection whose first bytes are in `first`, to its end.
+///
+/// When the server drains, the peer is told and calls that run may end.
+pub(crate) async fn serve(
+    io: Box<dyn Io>,
+    first: BytesMut,
+    peer: Peer,
+    shared: Arc<Shared>,
+    limits: &Limits,
+    shard: usize,
+) {
+    let is_http2 = first.starts_with(b"PRI ");
+    let drain = shared.drain_http.subscribe();
+    let front = Front::new(&peer, shared.clone(), limits, shard);
+    let io = TokioIo::new(Prefixed { first, io });
+    let ended = if is_http2 {
+        let connection = http2(limits).serve_connection(io, front);
+        let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
+        until_end(connection, tell, drain, &shared).await
+    } else {
+        let connection = http1(limits).serve_connection(io, front);
+        let tell = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
+        until_end(connection, tell, drain, &shared).await
+    };
+    if let Err(error) = ended {
+        if error.is_parse() {
+            shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        tracing::debug!(peer = %peer.address, "http connection ended: {error}");
+    }
+}
+
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    let head = limits.get(Limit::MetadataBytesMax) as usize;
+    builder
+        .timer(TokioTimer::new())
+        // hyper counts the wait for the next request as part of reading its head.
+        .header_read_timeout(limits.idle_timeout())
+        .max_header_size(head)
+        .max_buf_size(head.max(BUFFER_LEAST) + READ_BUFFER);
+    builder
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        // gRPC clients would show it as metadata.
+        .auto_date_header(false)
+        .keep_alive_interval(limits.idle_timeout())
+        .keep_alive_timeout(limits.keepalive_timeout())
+        .max_header_list_size(limits.get(Limit::MetadataBytesMax) as u32)
+        .max_concurrent_streams(limits.get(Limit::CallsMax).min(STREAMS_MAX) as u32)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER);
+    builder
+}
+
+/// Runs the connection; once the server drains, tells it to finish what it has.
+async fn until_end<C: Future>(
+    connection: C,
+    tell: fn(Pin<&mut C>),
+    mut drain: watch::Receiver<bool>,
+    shared: &Shared,
+) -> C::Output {
+    let mut connection = pin!(connection);
+    {
+        let mut drains = pin!(drain.wait_for(|drains| *drains));
+        let first = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => drains.as_mut().poll(cx).map(|_| None),
+        });
+        if let Some(ended) = first.await {
+            return ended;
+        }
+    }
+    Standard::of(shared).drain();
+    tell(connection.as_mut());
+    connection.await
+}
+
+/// What hyper calls for each request.
+struct Front {
+    service: ConnectRpcService<Dispatch>,
+    shared: Arc<Shared>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
+
+impl Front {
+    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
+        let message = limits.get(Limit::MessageBytesMax) as usize;
+        let compression = Standard::of(&shared).compression();
+        let service = ConnectRpcService::new(Dispatch::new(peer, shared.clone(), limits, shard))
+            .with_compression(compression)
+            .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
+            .with_limits(
+                connectrpc::Limits::default()
+                    .with_max_message_size(message)
+                    .with_max_request_body_size(message.saturating_add(ENVELOPE)),
+            );
+        Front { service, shared }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Front {
+    type Response = Response<Reply>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, mut request: Request<Incoming>) -> Answer {
+        if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
+            return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
+        }
+        let path = request.uri().path();
+        let streams = self.shared.table.find(path.strip_prefix('/').unwrap_or(path)).is_some_and(|method| {
+            matches!(self.shared.table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
+        });
+        let trailers = streams.then(Arc::<Trailers>::default);
+        if let Some(trailers) = &trailers {
+            request.extensions_mut().insert(trailers.clone());
+        }
+        // gRPC clients may insist on the subtype that they sent, and none is one.
+        let plain = request.headers().get(CONTENT_TYPE).filter(|kind| *kind == "application/grpc").cloned();
+        let answer = self.service.clone().call(request);
+        Box::pin(async move {
+            let Ok(mut response) = answer.await;
+            // connectrpc sends the status in the head and again in the trailers; clients that believe the
+            // head lose the metadata of the trailers.
+            if is_grpc(response.headers()) {
+                response.headers_mut().remove(GRPC_STATUS);
+                response.headers_mut().remove(GRPC_MESSAGE);
+                if let Some(plain) = plain {
+                    response.headers_mut().insert(CONTENT_TYPE, plain);
+                }
+            }
+            Ok(response.map(|body| Reply::new(body, trailers)))
+        })
+    }
+}
+
+/// gRPC proper; gRPC-Web lives on HTTP/1.1 as well.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
+}
+
+fn grpc_needs_http2() -> Response<Reply> {
+    let text = "gRPC needs HTTP/2; gRPC-Web and Connect work over HTTP/1.1\n";
+    let body = ConnectRpcBody::Full(Full::new(Bytes::from_static(text.as_bytes())));
+    let mut response = Response::new(Reply::new(body, None));
+    *response.status_mut() = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
+    response
+}
+
+/// A stream of bytes that first gives back what was read of it to find out its protocol.
+struct Prefixed {
+    first: BytesMut,
+    io: Box<dyn Io>,
+}
+
+impl AsyncRead for Prefixed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
+            if into.filled().len() > before {
+                runtime::traffic(Instant::now());
+            }
+        } else {
+            let count = self.first.len().min(into.remaining());
+            into.put_slice(&self.first[..count]);
+            self.first.advance(count);
+            if self.first.is_empty() {
+                self.first = BytesMut::new();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Prefixed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

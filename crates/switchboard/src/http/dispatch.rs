@@ -1,0 +1,293 @@
+//! From a call as `connectrpc` has it to the handler, and back.
+
+use super::{
+    Standard,
+    convert::{self, MetadataLimits},
+    replies::Replies,
+    requests::Requests,
+    ticket::Ticket,
+    trailers::Trailers,
+};
+use crate::{
+    Call, Code, Codec, Cx, Idempotency, Kind, Limits, Metadata, Peer, Reply, Result, Status,
+    call::{ReplyBody, RequestBody},
+    context,
+    server::Shared,
+};
+use bytes::Bytes;
+use connectrpc::{
+    CodecFormat, ConnectError, Dispatcher, MethodDescriptor, MethodKind, Payload, Protocol, RequestContext,
+    Response,
+    dispatcher::{RequestStream, StreamingResult, UnaryResult},
+};
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+};
+use switchboard_wire::MethodId;
+
+/// The services of a server as one connection reaches them.
+pub(super) struct Dispatch {
+    shared: Arc<Shared>,
+    standard: Arc<Standard>,
+    shard: usize,
+    metadata: MetadataLimits,
+    grpc: Arc<Peer>,
+    grpc_web: Arc<Peer>,
+    connect: Arc<Peer>,
+}
+
+/// A call that has all but its messages.
+struct Begun {
+    service: u16,
+    method: u16,
+    oneway: bool,
+    codec: Codec,
+    cx: Cx,
+    ticket: Ticket,
+    trailers: Option<Arc<Trailers>>,
+    protocol: Protocol,
+}
+
+impl Dispatch {
+    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
+        let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
+        Dispatch {
+            standard: Standard::of(&shared).clone(),
+            shared,
+            shard,
+            metadata: MetadataLimits::new(limits),
+            grpc: speaks("grpc"),
+            grpc_web: speaks("grpc-web"),
+            connect: speaks("connect"),
+        }
+    }
+
+    fn begin(&self, method: MethodId, context: &RequestContext, format: CodecFormat) -> Result<Begun> {
+        let table = &self.shared.table;
+        let (service, index) = table.place(method);
+        let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
+        let protocol = context.protocol().unwrap_or(Protocol::Connect);
+        let peer = match protocol {
+            Protocol::Grpc => &self.grpc,
+            Protocol::GrpcWeb => &self.grpc_web,
+            _ => &self.connect,
+        };
+        let deadline = context.deadline();
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline)?;
+        let metadata = convert::metadata(context.headers(), &self.metadata)
+            .inspect_err(|status| ticket.end(status.code()))?;
+        Ok(Begun {
+            service,
+            method: index,
+            oneway: info.oneway,
+            codec: if format == CodecFormat::Json { Codec::Json } else { Codec::Proto },
+            cx: Cx::new(peer.clone(), service_info, info, deadline, metadata),
+            ticket,
+            trailers: context.extensions().get().cloned(),
+            protocol,
+        })
+    }
+
+    /// Hands the call over; the future is the handler's.
+    fn call(
+        &self,
+        begun: Begun,
+        body: RequestBody,
+        requests: Option<Requests>,
+    ) -> impl Future<Output = Result<Answered, ConnectError>> + Send + 'static + use<> {
+        let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
+        let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
+        let mut requests = requests;
+        async move {
+            let deadline = ticket.deadline();
+            let reply = poll_fn(|cx| {
+                if let Some(requests) = &mut requests {
+                    requests.poll(cx);
+                }
+                let poll = context::scope(deadline, || handler.as_mut().poll(cx));
+                if poll.is_pending() {
+                    ticket.park();
+                }
+                poll
+            })
+            .await;
+            match reply {
+                Ok(reply) => Ok(Answered { reply, requests, ticket, trailers, protocol }),
+                Err(status) => {
+                    ticket.end(status.code());
+                    Err(refusal(&status))
+                }
+            }
+        }
+    }
+
+    fn unary(&self, begun: Result<Begun>, body: RequestBody, requests: Option<Requests>) -> UnaryResult {
+        match begun {
+            Err(status) => failed(&status),
+            Ok(begun) if begun.oneway => {
+                let late = begun.ticket.deadline();
+                // Zero bytes are an empty protobuf message, but no JSON.
+                let empty: &[u8] = if begun.codec == Codec::Json { b"{}" } else { b"" };
+                let handler = self.call(begun, body, requests);
+                tokio::spawn(async move {
+                    // Nobody waits for the outcome; the ticket has counted it.
+                    let _ = match late {
+                        None => handler.await.and_then(Answered::one),
+                        Some(late) => match tokio::time::timeout_at(late.into(), handler).await {
+                            Ok(answered) => answered.and_then(Answered::one),
+                            Err(_) => return,
+                        },
+                    };
+                });
+                Box::pin(std::future::ready(Ok(Response::new(Bytes::from_static(empty).into()))))
+            }
+            Ok(begun) => {
+                let handler = self.call(begun, body, requests);
+                Box::pin(async move { handler.await?.one() })
+            }
+        }
+    }
+
+    fn streaming(
+        &self,
+        begun: Result<Begun>,
+        body: RequestBody,
+        requests: Option<Requests>,
+    ) -> StreamingResult {
+        match begun {
+            Err(status) => failed(&status),
+            Ok(begun) => {
+                let handler = self.call(begun, body, requests);
+                Box::pin(async move { handler.await?.many().await })
+            }
+        }
+    }
+}
+
+/// A reply and what its call needs to its end.
+struct Answered {
+    reply: Reply,
+    requests: Option<Requests>,
+    ticket: Ticket,
+    trailers: Option<Arc<Trailers>>,
+    protocol: Protocol,
+}
+
+impl Answered {
+    fn one(mut self) -> Result<connectrpc::EncodedResponse, ConnectError> {
+        let ReplyBody::One(message) = self.reply.body else {
+            self.ticket.end(Code::Internal);
+            return Err(refusal(&Status::internal(
+                "the handler answered with a stream where one message belongs",
+            )));
+        };
+        self.ticket.end(Code::Ok);
+        let mut response = Response::new(message.into());
+        response.headers = convert::headers(&self.reply.metadata);
+        response.trailers = convert::headers(&self.reply.trailers);
+        Ok(response)
+    }
+
+    async fn many(mut self) -> Result<Response<connectrpc::EncodedStream>, ConnectError> {
+        let ReplyBody::Many(items) = self.reply.body else {
+            self.ticket.end(Code::Internal);
+            return Err(refusal(&Status::internal(
+                "the handler answered with one message where a stream belongs",
+            )));
+        };
+        Replies::new(items, self.requests, self.ticket, self.trailers, self.protocol).start().await
+    }
+}
+
+fn refusal(status: &Status) -> ConnectError {
+    convert::error(status, &Metadata::new(), &Metadata::new())
+}
+
+fn failed<T: Send + 'static>(
+    status: &Status,
+) -> std::pin::Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
+    Box::pin(std::future::ready(Err(refusal(status))))
+}
+
+impl Dispatcher for Dispatch {
+    fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
+        let Some(method) = self.shared.table.find(path) else {
+            return self.standard.router().lookup(path);
+        };
+        let info = self.shared.table.info(method);
+        let kind = match info.kind {
+            Kind::Bidi => MethodKind::BidiStreaming,
+            Kind::ClientStream => MethodKind::ClientStreaming,
+            Kind::ServerStream => MethodKind::ServerStreaming,
+            Kind::Unary => MethodKind::Unary,
+        };
+        let reads = info.kind == Kind::Unary && info.idempotency == Idempotency::NoSideEffects;
+        Some(MethodDescriptor::from_kind(kind).with_idempotent(reads))
+    }
+
+    fn call_unary(
+        &self,
+        path: &str,
+        context: RequestContext,
+        request: Payload,
+        format: CodecFormat,
+    ) -> UnaryResult {
+        match self.shared.table.find(path) {
+            None => self.standard.router().call_unary(path, context, request, format),
+            Some(method) => match request.encoded() {
+                Ok(message) => {
+                    self.unary(self.begin(method, &context, format), RequestBody::One(message), None)
+                }
+                Err(error) => Box::pin(std::future::ready(Err(error))),
+            },
+        }
+    }
+
+    fn call_server_streaming(
+        &self,
+        path: &str,
+        context: RequestContext,
+        request: Bytes,
+        format: CodecFormat,
+    ) -> StreamingResult {
+        match self.shared.table.find(path) {
+            None => self.standard.router().call_server_streaming(path, context, request, format),
+            Some(method) => {
+                self.streaming(self.begin(method, &context, format), RequestBody::One(request), None)
+            }
+        }
+    }
+
+    fn call_client_streaming(
+        &self,
+        path: &str,
+        context: RequestContext,
+        requests: RequestStream,
+        format: CodecFormat,
+    ) -> UnaryResult {
+        match self.shared.table.find(path) {
+            None => self.standard.router().call_client_streaming(path, context, requests, format),
+            Some(method) => {
+                let (requests, body) = Requests::new(requests);
+                self.unary(self.begin(method, &context, format), body, Some(requests))
+            }
+        }
+    }
+
+    fn call_bidi_streaming(
+        &self,
+        path: &str,
+        context: RequestContext,
+        requests: RequestStream,
+        format: CodecFormat,
+    ) -> StreamingResult {
+        match self.shared.table.find(path) {
+            None => self.standard.router().call_bidi_streaming(path, context, requests, format),
+            Some(method) => {
+                let (requests, body) = Requests::new(requests);
+                self.streaming(self.begin(method, &context, format), body, Some(requests))
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The standard services: health for probes, and reflection, from the embedded descriptors, for grpcurl.
+//!
+//! A service of the application with the same name comes first.
+
+use crate::server::Shared;
+use connectrpc::{CompressionRegistry, Router};
+use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
+use connectrpc_reflection::{
+    Reflector, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME, install,
+};
+use std::sync::Arc;
+use switchboard_wire::ServiceInfo;
+
+/// What all HTTP connections of a server share.
+pub(crate) struct Standard {
+    router: Router,
+    health: Arc<StaticChecker>,
+    compression: CompressionRegistry,
+}
+
+impl Standard {
+    /// That of this server, made when it is first asked for.
+    pub(super) fn of(shared: &Shared) -> &Arc<Standard> {
+        shared.http.get_or_init(|| Arc::new(Standard::new(shared.table.services())))
+    }
+
+    fn new(services: &[&'static ServiceInfo]) -> Standard {
+        let names = services.iter().map(|service| service.name);
+        let (router, health) = install_static(Router::new(), names.clone());
+        let own =
+            [HEALTH_SERVICE_NAME, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME];
+        let mut listed: Vec<&str> = names.chain(own).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        let router = match reflector(services) {
+            Ok(reflector) => install(router, reflector.with_services(listed)),
+            Err(error) => {
+                tracing::warn!(
+                    "reflection is off: the descriptors of the services do not fit together: {error}"
+                );
+                router
+            }
+        };
+        Standard { router, health, compression: CompressionRegistry::default() }
+    }
+
+    pub(super) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    pub(super) fn compression(&self) -> CompressionRegistry {
+        self.compression.clone()
+    }
+
+    /// The server stops: probes are told to send nobody here.
+    pub(super) fn drain(&self) {
+        self.health.shutdown();
+    }
+}
+
+/// Every file once: services of one package bring the same set.
+fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_reflection::ReflectionError> {
+    let mut reflector = Reflector::from_descriptor_set_bytes(&[])?;
+    let mut seen: Vec<*const u8> = Vec::new();
+    for service in services.iter().filter(|service| !service.descriptor.is_empty()) {
+        let at = service.descriptor.as_ptr();
+        if !seen.contains(&at) {
+            reflector.add_descriptor_set_bytes(service.descriptor)?;
+            seen.push(at);
+        }
+    }
+    Ok(reflector)
+}

@@ -1,0 +1,8 @@
+//! The HTTP family over real connections: one service, written by hand, and every dialect.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod dialects;
+mod raw;
+mod service;
+mod standard;

@@ -1,0 +1,157 @@
+//! HTTP/1.1 byte by byte, and what clients of a library never send.
+
+use crate::service::start;
+use std::time::Duration;
+use switchboard::{Limit, Running};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+async fn dial(running: &Running) -> TcpStream {
+    let stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// The head and as much of the body as its length says.
+async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.unwrap();
+    (head, body)
+}
+
+/// The next chunk of a body that came without a length; empty at its end.
+async fn chunk(stream: &mut TcpStream) -> Vec<u8> {
+    let mut size = Vec::new();
+    while !size.ends_with(b"\r\n") {
+        size.push(stream.read_u8().await.unwrap());
+    }
+    let size = usize::from_str_radix(std::str::from_utf8(&size).unwrap().trim(), 16).unwrap();
+    let mut data = vec![0; size + 2];
+    stream.read_exact(&mut data).await.unwrap();
+    data.truncate(size);
+    data
+}
+
+#[tokio::test]
+async fn request_may_come_byte_by_byte_and_connections_are_kept() {
+    let (_, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    for _ in 0..2 {
+        for byte in post("/test.v1.Echo/Say", "application/json", b"\"you\"") {
+            stream.write_all(&[byte]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let (head, body) = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert_eq!(body, b"\"hello you\"");
+    }
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"fail\"")).await.unwrap();
+    let (head, body) = answer(&mut stream).await;
+    assert!(head.starts_with("http/1.1 404") && head.contains("\r\ntrailer-x-why: because\r\n"), "{head}");
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "code": "not_found",
+            "message": "no such thing: \u{e9}%",
+            "details": [{"type": "test.v1.Why", "value": "CAE"}],
+        })
+    );
+    assert_eq!(running.stats().accepted, 1);
+}
+
+#[tokio::test]
+async fn odd_requests_get_their_http_status() {
+    let (_, running) = start(&[(Limit::MessageBytesMax, 100)]).await;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes();
+    let delete = b"DELETE /test.v1.Echo/Say HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".to_vec();
+    let large = [&b"\""[..], &[b'x'; 200], b"\""].concat();
+    for (request, status, part) in [
+        (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&connect=v1"), 200, "hello you"),
+        (get("/test.v1.Echo/Write?encoding=json&message=%22you%22"), 405, ""),
+        (post("/test.v1.Echo/Note", "application/json", b"\"x\""), 200, "{}"),
+        (get("/nothing/here"), 404, "unimplemented"),
+        (get(&format!("/{}", "x".repeat(20_000))), 431, ""),
+        (delete, 405, ""),
+        (post("/test.v1.Echo/Say", "text/plain", b"x"), 415, ""),
+        (post("/test.v1.Echo/Say", "application/json", b"{"), 400, "invalid_argument"),
+        (post("/test.v1.Echo/Say", "application/json", &large), 429, "resource_exhausted"),
+        (post("/test.v1.Echo/Say", "application/grpc", b"\0\0\0\0\0"), 505, ""),
+        (b"GET /test.v1.Echo/Say nonsense\r\n\r\n".to_vec(), 400, ""),
+    ] {
+        let mut stream = dial(&running).await;
+        stream.write_all(&request).await.unwrap();
+        let (head, body) = answer(&mut stream).await;
+        let asked = String::from_utf8_lossy(&request);
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{asked}: {head}");
+        assert!(String::from_utf8_lossy(&body).contains(part), "{asked}: {}", String::from_utf8_lossy(&body));
+    }
+    // The answer may be here before the connection has ended.
+    while running.stats().protocol_errors < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn closed_connection_cancels_the_handler() {
+    let (echo, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"hang\"")).await.unwrap();
+    while running.stats().calls_in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(stream);
+    echo.dropped.acquire().await.unwrap().forget();
+}
+
+#[tokio::test]
+async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
+    let (_, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    let mut idle = dial(&running).await;
+    idle.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+    answer(&mut idle).await;
+    let head = "POST /test.v1.Echo/Chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/connect+json\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+    let word = b"8\r\n\0\0\0\0\x03\"a\"\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(word).await.unwrap();
+    let (head, _) = answer(&mut stream).await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert_eq!(chunk(&mut stream).await, b"\0\0\0\0\x05\"<a>\"");
+
+    let drained = tokio::spawn(running.drain(Duration::from_secs(60)));
+    assert_eq!(idle.read(&mut [0]).await.unwrap(), 0, "the idle connection is closed at once");
+    stream.write_all(word).await.unwrap();
+    assert_eq!(chunk(&mut stream).await, b"\0\0\0\0\x05\"<a>\"");
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    assert_eq!(chunk(&mut stream).await, b"\x02\0\0\0\x1e{\"metadata\":{\"x-end\":[\"bye\"]}}");
+    assert_eq!(drained.await.unwrap().cut, 0);
+
+    let (echo, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"hang\"")).await.unwrap();
+    while running.stats().calls_in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
+    echo.dropped.acquire().await.unwrap().forget();
+}

@@ -1,0 +1,86 @@
+//! Health and reflection, which every server brings.
+
+use crate::{
+    dialects::caller,
+    service::{start, text},
+};
+use buffa_types::google::protobuf::{__buffa::view::Int32ValueView, StringValue};
+use connectrpc::{
+    CodecFormat, ErrorCode, HasMessageView, Protocol, Spec, StreamType,
+    client::{CallOptions, call_bidi_stream, call_unary},
+};
+use connectrpc_reflection::wire::v1::{
+    ServerReflectionRequest, ServerReflectionResponse, server_reflection_request::MessageRequest,
+    server_reflection_response::MessageResponse,
+};
+
+const CHECK: Spec = Spec::client("/grpc.health.v1.Health/Check", StreamType::Unary);
+
+#[tokio::test]
+async fn health_knows_the_server_and_each_service() {
+    let (_, running) = start(&[]).await;
+    let caller = caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    // The messages have the bytes of these wrappers; 1 is SERVING.
+    let check = async |name: &str| {
+        let options = CallOptions::default();
+        call_unary::<_, StringValue, Int32ValueView<'static>>(
+            &caller.transport,
+            &caller.config,
+            CHECK,
+            text(name),
+            options,
+        )
+        .await
+        .map(|reply| reply.into_owned().value)
+    };
+    assert_eq!(check("").await.unwrap(), 1);
+    assert_eq!(check("test.v1.Echo").await.unwrap(), 1);
+    assert_eq!(check("test.v1.Nope").await.unwrap_err().code, ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn reflection_lists_services_and_gives_their_files() {
+    let (_, running) = start(&[]).await;
+    let caller = caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo").leak();
+        let mut stream = call_bidi_stream::<
+            _,
+            ServerReflectionRequest,
+            <ServerReflectionResponse as HasMessageView>::View<'static>,
+        >(
+            &caller.transport,
+            &caller.config,
+            Spec::client(path, StreamType::BidiStream),
+            CallOptions::default(),
+        )
+        .await
+        .unwrap();
+        let mut ask = async |request| {
+            let request = ServerReflectionRequest { message_request: Some(request), ..Default::default() };
+            stream.send(request).await.unwrap();
+            let reply = stream.message::<ServerReflectionResponse>().await.unwrap().unwrap();
+            reply.to_owned_message().message_response.unwrap()
+        };
+        let MessageResponse::ListServicesResponse(list) =
+            ask(MessageRequest::ListServices(String::new())).await
+        else {
+            panic!("no list of services");
+        };
+        let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "grpc.health.v1.Health",
+                "grpc.reflection.v1.ServerReflection",
+                "grpc.reflection.v1alpha.ServerReflection",
+                "test.v1.Echo"
+            ]
+        );
+        let symbol = MessageRequest::FileContainingSymbol("test.v1.Echo.Chat".into());
+        let MessageResponse::FileDescriptorResponse(files) = ask(symbol).await else {
+            panic!("no file of the service");
+        };
+        assert_eq!(files.file_descriptor_proto.len(), 1);
+    }
+}
