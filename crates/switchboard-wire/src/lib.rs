@@ -8,6 +8,8 @@
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks).
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod input;
 pub mod limits;
 pub mod metadata;

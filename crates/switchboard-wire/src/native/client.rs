@@ -205,9 +205,9 @@ impl Client {
                 Some(ClientEvent::End { id, end: end.map_err(|status| status.with_origin(Origin::Peer)) })
             }
             kind::CREDIT => Some(ClientEvent::Credit { id, bytes: frame::parse_credit(body)? }),
-            kind::PING if header.has(flag::END) => Some(ClientEvent::Pong),
+            kind::PING if header.has(flag::ANSWER) => Some(ClientEvent::Pong),
             kind::PING => {
-                frame::put_empty(kind::PING, flag::END, 0, id, out);
+                frame::put_empty(kind::PING, flag::ANSWER, 0, id, out);
                 None
             }
             kind::GO_AWAY => {
@@ -227,7 +227,14 @@ impl Client {
     /// A reply over our limit ends the call here and tells the server to stop.
     fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
         self.cancel(header.id, out);
-        let status = frame::too_large("a reply", header.len, self.limits.message_bytes_max);
+        let status = if header.kind == kind::HEAD {
+            Status::resource_exhausted(format!(
+                "reply metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
+                header.len, self.limits.metadata_bytes_max
+            ))
+        } else {
+            frame::too_large("a reply", header.len, self.limits.message_bytes_max)
+        };
         ClientEvent::End { id: header.id, end: Err(status) }
     }
 

@@ -38,8 +38,10 @@ pub(super) mod kind {
 
 /// Bits of the flags byte.
 pub(super) mod flag {
-    /// The sender of the frame sends no more messages of the call; on PING: this is the answer.
+    /// The sender of the frame sends no more messages of the call.
     pub(crate) const END: u8 = 1;
+    /// On PING: this is the answer.
+    pub(crate) const ANSWER: u8 = 1;
     /// A CALL carries the first message.
     pub(crate) const MESSAGE: u8 = 2;
     /// The message is compressed with the encoding of the call.
@@ -97,6 +99,7 @@ impl Header {
 /// What the peer announced; the defaults hold until its SETTINGS arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
+    seen: bool,
     pub(super) message_bytes_max: u32,
     pub(super) calls_max: u32,
     pub(super) window: u32,
@@ -104,7 +107,7 @@ pub(super) struct PeerSettings {
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        PeerSettings { message_bytes_max: u32::MAX, calls_max: u32::MAX, window: DEFAULT_WINDOW }
+        PeerSettings { seen: false, message_bytes_max: u32::MAX, calls_max: u32::MAX, window: DEFAULT_WINDOW }
     }
 }
 
@@ -209,8 +212,11 @@ pub(super) fn put_preface(limits: &Limits, out: &mut Outbox) {
     }
 }
 
-/// Reads SETTINGS; unknown numbers are left alone.
+/// Reads SETTINGS, which come once; unknown numbers are left alone.
 pub(super) fn parse_settings(body: &[u8], settings: &mut PeerSettings) -> Result<(), Fatal> {
+    if std::mem::replace(&mut settings.seen, true) {
+        return Err(Fatal("SETTINGS came twice".into()));
+    }
     let entries = body.chunks_exact(6);
     if !entries.remainder().is_empty() {
         return Err(Fatal(format!("SETTINGS of {} bytes, not a multiple of 6", body.len())));

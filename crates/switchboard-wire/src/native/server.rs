@@ -155,9 +155,9 @@ impl Server {
             kind::END => Some(ServerEvent::HalfClose { id: header.id }),
             kind::CANCEL => Some(ServerEvent::Cancel { id: header.id }),
             kind::CREDIT => Some(ServerEvent::Credit { id: header.id, bytes: frame::parse_credit(body)? }),
-            kind::PING if header.has(flag::END) => Some(ServerEvent::Pong),
+            kind::PING if header.has(flag::ANSWER) => Some(ServerEvent::Pong),
             kind::PING => {
-                frame::put_empty(kind::PING, flag::END, 0, header.id, out);
+                frame::put_empty(kind::PING, flag::ANSWER, 0, header.id, out);
                 None
             }
             // Unknown kinds are for later versions to use; GO_AWAY from a client says that it sends no more.

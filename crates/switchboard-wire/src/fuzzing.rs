@@ -1,0 +1,72 @@
+//! Properties that hold for any bytes: one body for the ordinary tests and for the fuzzer.
+//!
+//! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does not
+//! hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on those of the fuzzer.
+
+mod choices;
+mod conversation;
+mod machines;
+
+pub use choices::Choices;
+pub use conversation::conversation;
+pub use machines::{client_input, server_input};
+
+use crate::{
+    Metadata,
+    sniff::{self, Sniffed},
+};
+use bytes::BytesMut;
+
+/// A metadata block that is accepted is written back as it was read; a list that was built survives the wire.
+///
+/// # Panics
+/// When that is not so.
+pub fn metadata(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let entries_max = usize::from(choices.byte() % 9);
+    let built = choices.metadata(8);
+    let mut block = BytesMut::new();
+    built.encode(&mut block);
+    assert_eq!(block.len(), built.encoded_len());
+    match Metadata::decode(&block, entries_max) {
+        Ok(back) => assert_eq!(back, built),
+        Err(error) => assert!(built.len() > entries_max, "{error}"),
+    }
+    // Damaged, and out of nothing.
+    if !block.is_empty() {
+        let at = usize::from(choices.short()) % block.len();
+        block[at] ^= choices.byte();
+        survives(&block, entries_max);
+    }
+    survives(choices.rest(), entries_max);
+}
+
+fn survives(block: &[u8], entries_max: usize) {
+    let Ok(metadata) = Metadata::decode(block, entries_max) else { return };
+    assert!(metadata.len() <= entries_max);
+    let mut back = BytesMut::new();
+    metadata.encode(&mut back);
+    assert_eq!(back, block);
+}
+
+/// A decision on a prefix holds for everything that begins with it.
+///
+/// # Panics
+/// When that is not so.
+pub fn sniff(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let starts: [&[u8]; 6] =
+        [b"", b"\xF5SWB\x01", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /", b"PRI * HTTP", b"GET"];
+    let start = starts[usize::from(choices.byte()) % starts.len()];
+    let start = &start[..usize::from(choices.byte()) % (start.len() + 1)];
+    let bytes = [start, choices.rest()].concat();
+    let mut decided = None;
+    for end in 0..=bytes.len().min(2 * sniff::PEEK_MAX) {
+        let verdict = sniff::sniff(&bytes[..end]);
+        match decided {
+            Some(before) => assert_eq!(verdict, before, "after {end} bytes of {bytes:02x?}"),
+            None if verdict != Sniffed::More => decided = Some(verdict),
+            None => assert!(end < sniff::PEEK_MAX, "undecided after {end} bytes of {bytes:02x?}"),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A client's machine against a server's: what one says is what the other hears.
+
+use super::{Choices, machines};
+use crate::{
+    Input, Limits, Metadata, Origin, Outbox, Retry, Status,
+    native::{Client, DEFAULT_WINDOW, Open, Server},
+    wire::{ClientEvent, Codec, Head, ServerEvent, ServerWire},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+const NAMES: [&str; 3] = ["calc.Calc/Add", "calc.Calc/Sum", "calc.Calc/Nope"];
+
+/// Any order of commands on both sides, with the bytes delivered in any pieces, gives the events that belong to
+/// them, in order.
+///
+/// # Panics
+/// When that is not so.
+pub fn conversation(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let mut pair = Pair::new(machines::limits(&mut choices));
+    while !choices.is_over() {
+        match choices.byte() % 16 {
+            0..=7 => pair.client_says(&mut choices),
+            8..=11 => pair.server_says(&mut choices),
+            12 | 13 => pair.deliver_to_server(usize::from(choices.short())),
+            _ => pair.deliver_to_client(usize::from(choices.short())),
+        }
+    }
+    // What the last bytes are answered with goes back once more.
+    for _ in 0..3 {
+        pair.deliver_to_server(usize::MAX);
+        pair.deliver_to_client(usize::MAX);
+    }
+    assert!(pair.at_server.is_empty(), "never arrived at the server: {:?}", pair.at_server);
+    assert!(pair.at_client.is_empty(), "never arrived at the client: {:?}", pair.at_client);
+}
+
+struct Pair {
+    limits: Limits,
+    client: Client,
+    server: Server,
+    to_server: Wire,
+    to_client: Wire,
+    at_server: VecDeque<Heard>,
+    at_client: VecDeque<String>,
+    /// By number: the method that has it, if it is known to the server.
+    methods: HashMap<u16, Option<crate::MethodId>>,
+    drained: bool,
+}
+
+/// What a server is to hear.
+#[derive(Debug)]
+enum Heard {
+    Event(String),
+    /// A call that is refused if the server drains by then.
+    Open(u32, String),
+    Refused(u32),
+}
+
+/// Bytes under way.
+#[derive(Default)]
+struct Wire {
+    out: Outbox,
+    flying: VecDeque<u8>,
+    input: Input,
+}
+
+impl Wire {
+    fn fly(&mut self, bytes: usize) {
+        self.flying.extend(self.out.take_all());
+        let arrived: Vec<u8> = self.flying.drain(..bytes.min(self.flying.len())).collect();
+        self.input.extend(&arrived);
+    }
+}
+
+impl Pair {
+    fn new(limits: Limits) -> Pair {
+        let mut pair = Pair {
+            limits,
+            client: Client::new(limits),
+            server: Server::new(limits, machines::table()),
+            to_server: Wire::default(),
+            to_client: Wire::default(),
+            at_server: VecDeque::new(),
+            at_client: VecDeque::new(),
+            methods: HashMap::new(),
+            drained: false,
+        };
+        pair.client.greet(&mut pair.to_server.out);
+        // The first look makes the server write its own preface.
+        pair.deliver_to_server(0);
+        let bytes = limits.stream_window_bytes.saturating_sub(DEFAULT_WINDOW);
+        if bytes > 0 {
+            pair.at_client.push_back(format!("{:?}", ClientEvent::WindowGrew { bytes }));
+        }
+        pair
+    }
+
+    fn client_says(&mut self, choices: &mut Choices<'_>) {
+        let id = u32::from(choices.byte() % 4);
+        let out = &mut self.to_server.out;
+        let heard = match choices.byte() % 10 {
+            0 | 1 => {
+                let (number, name) = (u16::from(choices.byte() % 4), usize::from(choices.byte() % 3));
+                self.client.method(number, NAMES[name], out);
+                self.methods.insert(number, machines::table().find(NAMES[name]));
+                return;
+            }
+            2..=4 => return self.open(id, choices),
+            5 => {
+                let item = choices.message();
+                if self.client.item(id, &item, out).is_err() {
+                    return;
+                }
+                if item.len() > self.limits.message_bytes_max as usize {
+                    self.at_server.push_back(Heard::Refused(id));
+                    return;
+                }
+                ServerEvent::Item { id, item }
+            }
+            6 => {
+                self.client.half_close(id, out);
+                ServerEvent::HalfClose { id }
+            }
+            7 => {
+                self.client.cancel(id, out);
+                ServerEvent::Cancel { id }
+            }
+            8 => {
+                let bytes = choices.long();
+                self.client.credit(id, bytes, out);
+                ServerEvent::Credit { id, bytes }
+            }
+            _ => return self.client.ping(out),
+        };
+        self.at_server.push_back(Heard::Event(format!("{heard:?}")));
+    }
+
+    fn open(&mut self, id: u32, choices: &mut Choices<'_>) {
+        let metadata = choices.metadata(5);
+        let timeout_ms = u64::from(choices.short());
+        let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+        let codec = Codec::ALL[usize::from(choices.byte()) % 3];
+        let first = choices.one_in(2).then(|| choices.message());
+        let method = u16::from(choices.byte() % 5);
+        let (oneway, more) = (choices.one_in(4), choices.one_in(2));
+        let open = Open { method, codec, timeout, metadata: &metadata, oneway, more };
+        if self.client.open(id, open, first.as_ref(), &mut self.to_server.out).is_err() {
+            return;
+        }
+        let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
+            && metadata.len() <= self.limits.metadata_entries_max as usize;
+        self.at_server.push_back(match self.methods.get(&method) {
+            Some(Some(method)) if fits => {
+                let head = Head { method: *method, codec, timeout, metadata, oneway };
+                Heard::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, more }))
+            }
+            _ => Heard::Refused(id),
+        });
+    }
+
+    fn server_says(&mut self, choices: &mut Choices<'_>) {
+        let id = u32::from(choices.byte() % 4);
+        let out = &mut self.to_client.out;
+        let heard = match choices.byte() % 8 {
+            0 => {
+                let metadata = small(choices, &self.limits);
+                self.server.head(id, &metadata, out);
+                ClientEvent::Head { id, metadata }
+            }
+            1 | 2 => {
+                let item = choices.message();
+                self.server.reply(id, &item, out);
+                self.reply_or_refusal(id, item.len(), ClientEvent::Reply { id, item });
+                return;
+            }
+            3 => {
+                let item = choices.message();
+                self.server.item(id, &item, out);
+                self.reply_or_refusal(id, item.len(), ClientEvent::Item { id, item });
+                return;
+            }
+            4 => {
+                let end = if choices.one_in(2) {
+                    Ok(small(choices, &self.limits))
+                } else {
+                    let metadata = small(choices, &self.limits);
+                    Err(choices.status().with_metadata(metadata))
+                };
+                self.server.end(id, end.as_ref(), out);
+                ClientEvent::End { id, end: end.map_err(|status| status.with_origin(Origin::Peer)) }
+            }
+            5 => {
+                let bytes = choices.long();
+                self.server.credit(id, bytes, out);
+                ClientEvent::Credit { id, bytes }
+            }
+            6 if !self.drained && choices.one_in(16) => {
+                self.drained = true;
+                self.server.drain("upgrade", out);
+                let status = Status::unavailable("upgrade").with_origin(Origin::Peer).with_retry(Retry::Safe);
+                ClientEvent::GoAway { status }
+            }
+            _ => return self.server.ping(out),
+        };
+        self.at_client.push_back(format!("{heard:?}"));
+    }
+
+    fn reply_or_refusal(&mut self, id: u32, len: usize, event: ClientEvent) {
+        let fits = len <= self.limits.message_bytes_max as usize;
+        self.at_client.push_back(if fits { format!("{event:?}") } else { format!("refused {id}") });
+    }
+
+    fn deliver_to_server(&mut self, bytes: usize) {
+        self.to_server.fly(bytes);
+        let before = self.to_client.out.len();
+        let is_first = before == 0 && self.methods.is_empty() && bytes == 0;
+        while let Some(event) = self
+            .server
+            .recv(&mut self.to_server.input, &mut self.to_client.out)
+            .expect("a client that follows the rules")
+        {
+            self.hear(event);
+        }
+        if !is_first {
+            // Nothing but answers to pings is written while a server reads.
+            for _ in 0..(self.to_client.out.len() - before) / 12 {
+                self.at_client.push_back(format!("{:?}", ClientEvent::Pong));
+            }
+        }
+    }
+
+    fn hear(&mut self, event: ServerEvent) {
+        let said = match &event {
+            ServerEvent::Pong => match self.at_server.pop_front() {
+                Some(Heard::Event(event)) => event,
+                other => panic!("a pong, not {other:?}"),
+            },
+            _ => match self.at_server.pop_front() {
+                Some(Heard::Event(event)) => event,
+                Some(Heard::Open(_, event)) if !self.drained => event,
+                Some(Heard::Open(id, _) | Heard::Refused(id)) => {
+                    assert!(
+                        matches!(event, ServerEvent::Refused { id: other, .. } if other == id),
+                        "{event:?}"
+                    );
+                    return;
+                }
+                None => panic!("nobody said {event:?}"),
+            },
+        };
+        assert_eq!(format!("{event:?}"), said);
+    }
+
+    fn deliver_to_client(&mut self, bytes: usize) {
+        self.to_client.fly(bytes);
+        loop {
+            let before = self.to_server.out.len();
+            let event = self
+                .client
+                .recv(&mut self.to_client.input, &mut self.to_server.out)
+                .expect("a server that follows the rules");
+            let mut answers = (self.to_server.out.len() - before) / 12;
+            let said = event.as_ref().map(|_| self.at_client.pop_front().expect("nobody said anything"));
+            let refused = said.as_ref().and_then(|said| said.strip_prefix("refused "));
+            answers -= usize::from(refused.is_some());
+            for _ in 0..answers {
+                self.at_server.push_back(Heard::Event(format!("{:?}", ServerEvent::Pong)));
+            }
+            let Some(event) = event else { return };
+            if let Some(refused) = refused {
+                let id: u32 = refused.parse().expect("a number");
+                assert!(
+                    matches!(&event, ClientEvent::End { id: other, end: Err(_) } if *other == id),
+                    "{event:?}"
+                );
+                // The client tells the server to stop.
+                self.at_server.push_back(Heard::Event(format!("{:?}", ServerEvent::Cancel { id })));
+            } else {
+                assert_eq!(Some(format!("{event:?}")), said);
+            }
+        }
+    }
+}
+
+/// Metadata that the limits allow.
+fn small(choices: &mut Choices<'_>, limits: &Limits) -> Metadata {
+    let metadata = choices.metadata(limits.metadata_entries_max as u8);
+    if metadata.encoded_len() <= limits.metadata_bytes_max as usize { metadata } else { Metadata::new() }
+}

@@ -1,0 +1,231 @@
+//! Either machine of the native wire against arbitrary bytes.
+
+use super::Choices;
+use crate::{
+    Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
+    native::{Client, Server},
+    wire::{ClientEvent, ServerEvent, ServerWire},
+};
+use std::sync::Arc;
+
+/// Largest frame that carries no message, see `docs/native-wire.md`.
+const CONTROL_MAX: usize = 64 << 10;
+
+static CALC: ServiceInfo = ServiceInfo {
+    name: "calc.Calc",
+    methods: &[MethodInfo::new("Add", Kind::Unary), MethodInfo::new("Sum", Kind::ClientStream)],
+    descriptor: &[],
+};
+
+/// A server's machine on bytes of a client that follows no rule: no panic, the same events whatever the split,
+/// nothing over the limits, and no more bytes out than came in.
+///
+/// # Panics
+/// When that is not so.
+pub fn server_input(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let limits = limits(&mut choices);
+    let steps = [choices.byte(), choices.byte(), choices.byte()];
+    let bytes = frames(&mut choices);
+    let table = table();
+    let run = |steps: &[u8]| {
+        let mut server = Server::new(limits, table.clone());
+        run(
+            &bytes,
+            steps,
+            &limits,
+            |input, out| server.recv(input, out),
+            |event| check_server(event, &limits),
+        )
+    };
+    assert_eq!(run(&[]), run(&steps));
+}
+
+/// The same for a client's machine on the bytes of a server.
+///
+/// # Panics
+/// When that is not so.
+pub fn client_input(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let limits = limits(&mut choices);
+    let steps = [choices.byte(), choices.byte(), choices.byte()];
+    let bytes = frames(&mut choices);
+    let run = |steps: &[u8]| {
+        let mut client = Client::new(limits);
+        run(
+            &bytes,
+            steps,
+            &limits,
+            |input, out| client.recv(input, out),
+            |event| check_client(event, &limits),
+        )
+    };
+    assert_eq!(run(&[]), run(&steps));
+}
+
+pub(super) fn limits(choices: &mut Choices<'_>) -> Limits {
+    Limits {
+        message_bytes_max: 1 + (u32::from(choices.byte()) << (choices.byte() % 8)),
+        metadata_bytes_max: 64 + u32::from(choices.byte()),
+        metadata_entries_max: 1 + u32::from(choices.byte() % 4),
+        methods_max: 8,
+        calls_max: 100,
+        stream_window_bytes: 64 << (10 + choices.byte() % 3),
+    }
+}
+
+pub(super) fn table() -> Arc<MethodTable> {
+    let mut table = MethodTable::default();
+    table.add(&CALC).expect("one service");
+    Arc::new(table)
+}
+
+/// Mostly well-formed frames of every kind with odd contents, at times nothing but noise.
+fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
+    if choices.one_in(8) {
+        return choices.rest().to_vec();
+    }
+    let mut bytes = b"\xF5SWB\x01\0\0\0".to_vec();
+    while !choices.is_over() {
+        if choices.one_in(32) {
+            bytes.extend_from_slice(choices.bytes(20));
+            continue;
+        }
+        // Both settings and compression soon end a connection: mostly without.
+        let kind = choices.byte() % 13;
+        let kind = if kind == 0 && !choices.one_in(8) { 2 } else { kind };
+        let flags = choices.byte() & if choices.one_in(32) { 0xFF } else { 0x0B };
+        let body = body(kind, choices);
+        let len =
+            if choices.one_in(32) { choices.long() >> (choices.byte() % 32) } else { body.len() as u32 };
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(&[kind, flags, choices.byte() % 8, u8::from(choices.one_in(64))]);
+        bytes.extend_from_slice(&u32::from(choices.byte() % 4).to_le_bytes());
+        bytes.extend_from_slice(&body);
+    }
+    bytes
+}
+
+fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
+    if choices.one_in(8) {
+        return choices.message().to_vec();
+    }
+    let mut block = bytes::BytesMut::new();
+    match kind {
+        0 => {
+            let mut body = Vec::new();
+            for _ in 0..choices.byte() % 4 {
+                body.extend_from_slice(&(u16::from(choices.byte() % 7)).to_le_bytes());
+                body.extend_from_slice(&choices.long().to_le_bytes());
+            }
+            body
+        }
+        1 => {
+            let names: [&[u8]; 4] = [b"calc.Calc/Add", b"calc.Calc/Sum", b"calc.Calc/Nope", b"\xFF/"];
+            names[usize::from(choices.byte()) % names.len()].to_vec()
+        }
+        2 => {
+            choices.metadata(4).encode(&mut block);
+            let mut body = choices.long().to_le_bytes().to_vec();
+            body.extend_from_slice(&[1 + choices.byte() % 4, u8::from(choices.one_in(8))]);
+            body.extend_from_slice(&(block.len() as u16).to_le_bytes());
+            body.extend_from_slice(&block);
+            body.extend_from_slice(&choices.message());
+            body
+        }
+        3 => {
+            choices.metadata(4).encode(&mut block);
+            block.to_vec()
+        }
+        4 | 5 => choices.message().to_vec(),
+        6 if choices.one_in(2) => Vec::new(),
+        6 => {
+            choices.metadata(4).encode(&mut block);
+            let text = choices.bytes(20);
+            let mut body = vec![choices.byte() % 5, 0];
+            body.extend_from_slice(&(block.len() as u16).to_le_bytes());
+            body.extend_from_slice(&choices.long().to_le_bytes());
+            body.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            body.extend_from_slice(&block);
+            body.extend_from_slice(text);
+            if choices.one_in(2) {
+                body.extend_from_slice(&[2, 0, choices.byte() % 4, 0, 0, 0, b'a', b'.', 1, 2, 3]);
+            }
+            body
+        }
+        8 => choices.long().to_le_bytes().to_vec(),
+        9 | 7 => Vec::new(),
+        _ => choices.bytes(40).to_vec(),
+    }
+}
+
+/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether it ended badly.
+fn run<E: std::fmt::Debug>(
+    bytes: &[u8],
+    steps: &[u8],
+    limits: &Limits,
+    mut recv: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, Fatal>,
+    check: impl Fn(&E),
+) -> (Vec<String>, bool) {
+    let frame_max = CONTROL_MAX + (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 32;
+    let (mut input, mut out) = (Input::default(), Outbox::new());
+    let (mut events, mut rest, mut written) = (Vec::new(), bytes, 0);
+    for turn in 0.. {
+        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
+        let (piece, after) = rest.split_at(step.min(rest.len()));
+        rest = after;
+        input.extend(piece);
+        loop {
+            match recv(&mut input, &mut out) {
+                Ok(Some(event)) => {
+                    check(&event);
+                    events.push(format!("{event:?}"));
+                }
+                Ok(None) => break,
+                Err(_) => return (events, true),
+            }
+        }
+        written += out.take_all().len();
+        // A preface and settings of our own, and for a frame of 12 bytes at most one of 12 in answer.
+        assert!(written <= 50 + bytes.len() - rest.len(), "{written} bytes out, too many");
+        assert!(input.len() < frame_max, "{} bytes are kept", input.len());
+        assert!(input.buffer().capacity() <= bytes.len() + 4 * frame_max, "a buffer out of proportion");
+        if rest.is_empty() {
+            break;
+        }
+    }
+    (events, false)
+}
+
+fn check_server(event: &ServerEvent, limits: &Limits) {
+    match event {
+        ServerEvent::Open { head, first, .. } => {
+            check_metadata(&head.metadata, limits, true);
+            let len = first.as_ref().map_or(0, bytes::Bytes::len);
+            assert!(len <= limits.message_bytes_max as usize, "a message of {len} bytes");
+        }
+        ServerEvent::Item { item, .. } => {
+            assert!(item.len() <= limits.message_bytes_max as usize, "a message of {} bytes", item.len());
+        }
+        _ => {}
+    }
+}
+
+fn check_client(event: &ClientEvent, limits: &Limits) {
+    match event {
+        ClientEvent::Head { metadata, .. } => check_metadata(metadata, limits, true),
+        ClientEvent::Reply { item, .. } | ClientEvent::Item { item, .. } => {
+            assert!(item.len() <= limits.message_bytes_max as usize, "a message of {} bytes", item.len());
+        }
+        ClientEvent::End { end: Ok(metadata), .. } => check_metadata(metadata, limits, false),
+        ClientEvent::End { end: Err(status), .. } => check_metadata(status.metadata(), limits, false),
+        _ => {}
+    }
+}
+
+/// Trailers are bounded by the frame that they come in.
+fn check_metadata(metadata: &Metadata, limits: &Limits, by_bytes: bool) {
+    assert!(metadata.len() <= limits.metadata_entries_max as usize);
+    let max = if by_bytes { limits.metadata_bytes_max as usize } else { CONTROL_MAX };
+    assert!(metadata.encoded_len() <= max, "metadata of {} bytes", metadata.encoded_len());
+}

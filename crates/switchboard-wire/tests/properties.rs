@@ -1,0 +1,57 @@
+//! The properties of `switchboard_wire::fuzzing` on seeded random bytes.
+//!
+//! A failure names its seed; `PROPERTY_SEED=N` runs that one alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use switchboard_wire::fuzzing;
+
+const SEEDS: u64 = 2000;
+
+#[test]
+fn server_takes_any_bytes() {
+    check(fuzzing::server_input);
+}
+
+#[test]
+fn client_takes_any_bytes() {
+    check(fuzzing::client_input);
+}
+
+#[test]
+fn what_one_machine_says_the_other_hears() {
+    check(fuzzing::conversation);
+}
+
+#[test]
+fn metadata_survives_the_wire() {
+    check(fuzzing::metadata);
+}
+
+#[test]
+fn decisions_of_the_sniffer_are_final() {
+    check(fuzzing::sniff);
+}
+
+fn check(property: fn(&[u8])) {
+    let only = std::env::var("PROPERTY_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {
+        let data = random_bytes(seed);
+        if catch_unwind(AssertUnwindSafe(|| property(&data))).is_err() {
+            panic!("fails with PROPERTY_SEED={seed}, {} bytes", data.len());
+        }
+    }
+}
+
+/// SplitMix64: small, and good enough to decide by.
+fn random_bytes(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut next = move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    };
+    let len = (next() % 600) as usize;
+    (0..len).map(|_| next() as u8).collect()
+}
