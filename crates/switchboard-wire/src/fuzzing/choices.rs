@@ -45,7 +45,7 @@ impl<'a> Choices<'a> {
 
     /// Whether something happens that happens once in `n` times; never when the bytes have run out.
     pub fn one_in(&mut self, n: u8) -> bool {
-        !self.is_over() && self.byte() % n == 0
+        !self.is_over() && self.byte().is_multiple_of(n)
     }
 
     /// Up to `max` of the next bytes.

@@ -174,13 +174,13 @@ impl Pair {
             1 | 2 => {
                 let item = choices.message();
                 self.server.reply(id, &item, out);
-                self.reply_or_refusal(id, item.len(), ClientEvent::Reply { id, item });
+                self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item });
                 return;
             }
             3 => {
                 let item = choices.message();
                 self.server.item(id, &item, out);
-                self.reply_or_refusal(id, item.len(), ClientEvent::Item { id, item });
+                self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id, item });
                 return;
             }
             4 => {
@@ -209,7 +209,7 @@ impl Pair {
         self.at_client.push_back(format!("{heard:?}"));
     }
 
-    fn reply_or_refusal(&mut self, id: u32, len: usize, event: ClientEvent) {
+    fn reply_or_refusal(&mut self, id: u32, len: usize, event: &ClientEvent) {
         let fits = len <= self.limits.message_bytes_max as usize;
         self.at_client.push_back(if fits { format!("{event:?}") } else { format!("refused {id}") });
     }
@@ -223,7 +223,7 @@ impl Pair {
             .recv(&mut self.to_server.input, &mut self.to_client.out)
             .expect("a client that follows the rules")
         {
-            self.hear(event);
+            self.hear(&event);
         }
         if !is_first {
             // Nothing but answers to pings is written while a server reads.
@@ -233,8 +233,8 @@ impl Pair {
         }
     }
 
-    fn hear(&mut self, event: ServerEvent) {
-        let said = match &event {
+    fn hear(&mut self, event: &ServerEvent) {
+        let said = match event {
             ServerEvent::Pong => match self.at_server.pop_front() {
                 Some(Heard::Event(event)) => event,
                 other => panic!("a pong, not {other:?}"),
@@ -244,7 +244,7 @@ impl Pair {
                 Some(Heard::Open(_, event)) if !self.drained => event,
                 Some(Heard::Open(id, _) | Heard::Refused(id)) => {
                     assert!(
-                        matches!(event, ServerEvent::Refused { id: other, .. } if other == id),
+                        matches!(event, ServerEvent::Refused { id: other, .. } if *other == id),
                         "{event:?}"
                     );
                     return;
