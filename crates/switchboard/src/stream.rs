@@ -256,13 +256,15 @@ impl Queue {
         Poll::Ready(Ok(()))
     }
 
-    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes wait now.
+    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes waited before it,
+    /// which is less than the window if the peer keeps to its credit.
     pub(crate) fn push_now(&self, item: Bytes) -> usize {
         let mut state = self.lock();
+        let ahead = state.bytes;
         if state.closed.is_none() && state.end.is_none() {
             state.push(item);
         }
-        state.bytes
+        ahead
     }
 
     /// The next item without waiting.
@@ -362,18 +364,23 @@ impl Queue {
 
 impl State {
     fn push(&mut self, item: Bytes) {
-        self.bytes += item.len();
+        self.bytes += weight(&item);
         self.items.push_back(item);
         wake(&mut self.consumer);
     }
 
     fn pop(&mut self) -> Option<Bytes> {
         let item = self.items.pop_front()?;
-        self.bytes -= item.len();
-        self.taken = self.taken.saturating_add(item.len() as u32);
+        self.bytes -= weight(&item);
+        self.taken = self.taken.saturating_add(weight(&item) as u32);
         wake(&mut self.producer);
         Some(item)
     }
+}
+
+/// What an item counts for, here and as credit: an empty one too takes a place.
+pub(crate) fn weight(item: &Bytes) -> usize {
+    item.len().max(1)
 }
 
 fn keep(slot: &mut Option<Waker>, cx: &Context<'_>) {
@@ -397,5 +404,23 @@ impl<T> fmt::Debug for Sender<T> {
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Receiver")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_messages_take_room_and_give_credit() {
+        let queue = Queue::new(4);
+        for ahead in 0..4 {
+            assert_eq!(queue.push_now(Bytes::new()), ahead);
+        }
+        let mut item = Some(Bytes::new());
+        let pushed = queue.poll_push(&mut Context::from_waker(Waker::noop()), &mut item);
+        assert!(pushed.is_pending());
+        while queue.try_pop().is_some() {}
+        assert_eq!(queue.take_credit(4), Some(4));
     }
 }

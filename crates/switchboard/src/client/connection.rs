@@ -13,7 +13,7 @@ use crate::{
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
-    stream::Queue,
+    stream::{self, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -43,7 +43,6 @@ const PARTS_MAX: usize = 64;
 pub(super) struct Connection {
     inner: Mutex<Inner>,
     wakes: Arc<Wakes>,
-    window: u32,
     /// Whether new calls may use it.
     usable: AtomicBool,
 }
@@ -61,6 +60,10 @@ struct Inner {
     closed: Option<Status>,
     /// Calls whose timeout the task has to turn into a deadline: it reads the clock once for all of them.
     fresh: Vec<(CallId, Duration)>,
+    /// Streams that may have something to send: they got credit, or the outbox was full.
+    due: Vec<CallId>,
+    /// Bytes that a server may send of a stream ahead of its reader.
+    window: u32,
     earliest: Option<Instant>,
 }
 
@@ -93,14 +96,12 @@ impl Connection {
             woken: false,
             closed: None,
             fresh: Vec::new(),
+            due: Vec::new(),
+            window: limits.stream_window_bytes,
             earliest: None,
         };
-        let connection = Arc::new(Connection {
-            inner: Mutex::new(inner),
-            wakes,
-            window: limits.stream_window_bytes,
-            usable: AtomicBool::new(true),
-        });
+        let connection =
+            Arc::new(Connection { inner: Mutex::new(inner), wakes, usable: AtomicBool::new(true) });
         let now = Instant::now();
         let task = Task {
             connection: connection.clone(),
@@ -287,7 +288,13 @@ impl Inner {
             ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
                 Some(State::Unary { item: first, .. }) => *first = Some(item),
                 Some(State::Stream(stream)) => {
-                    stream.inbound.push_now(item);
+                    let ahead = stream.inbound.push_now(item);
+                    // One message may overdraw the window, further ones are the server's fault.
+                    if ahead >= self.window as usize {
+                        self.wire.cancel(id, &mut self.out);
+                        let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
+                        self.end_stream(id, Err(Status::resource_exhausted(text)));
+                    }
                 }
                 _ => {}
             },
@@ -307,14 +314,15 @@ impl Inner {
             },
             ClientEvent::Credit { id, bytes } => {
                 if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
-                    stream.credit += i64::from(bytes);
-                    self.pump(id, None);
+                    stream.credit = stream.credit.saturating_add(i64::from(bytes));
+                    self.due.push(id);
                 }
             }
             ClientEvent::WindowGrew { bytes } => {
-                for (_, entry) in self.calls.iter_mut() {
+                for (id, entry) in self.calls.iter_mut() {
                     if let State::Stream(stream) = &mut entry.state {
-                        stream.credit += i64::from(bytes);
+                        stream.credit = stream.credit.saturating_add(i64::from(bytes));
+                        self.due.push(id);
                     }
                 }
             }
@@ -334,31 +342,32 @@ impl Inner {
     }
 
     /// Sends what a stream has to send: requests while there is credit and room, and credit for its reader.
-    fn pump(&mut self, id: CallId, waker: Option<(&Waker, u32)>) {
-        let Inner { wire, out, calls, .. } = self;
+    ///
+    /// A stream that stops for want of credit goes on with the next CREDIT, one that stops before a full outbox
+    /// with the next turn, and one that has nothing to send when `waker` says so.
+    fn pump(&mut self, id: CallId, waker: &Waker) {
+        let Inner { wire, out, calls, due, window, .. } = self;
         let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
-        if let Some((waker, window)) = waker {
-            stream.inbound.watch_consumer(waker);
-            if stream.inbound.is_closed() {
-                // The reader was dropped: nobody wants the rest.
-                wire.cancel(id, out);
-                return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
-            }
-            if let Some(bytes) = stream.inbound.take_credit(window / 4) {
-                wire.credit(id, bytes, out);
-            }
+        stream.inbound.watch_consumer(waker);
+        if stream.inbound.is_closed() {
+            // The reader was dropped: nobody wants the rest.
+            wire.cancel(id, out);
+            return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
+        }
+        if let Some(bytes) = stream.inbound.take_credit(*window / 4) {
+            wire.credit(id, bytes, out);
         }
         let Some(outbound) = stream.outbound.clone() else { return };
         let mut failed = None;
-        while stream.credit > 0 && out.len() < OUTBOX_HIGH {
-            let next = match waker {
-                Some((waker, _)) => outbound.poll_pop(&mut Context::from_waker(waker)),
-                None => outbound.try_pop().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))),
-            };
-            match next {
+        while stream.credit > 0 {
+            if out.len() >= OUTBOX_HIGH {
+                due.push(id);
+                break;
+            }
+            match outbound.poll_pop(&mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= item.len().max(1) as i64;
+                    stream.credit -= stream::weight(&item) as i64;
                     if let Err(status) = wire.item(id, &item, out) {
                         failed = Some(status);
                         break;
@@ -489,9 +498,12 @@ impl Task {
                 return Some(end);
             }
         }
+        if inner.out.len() < OUTBOX_HIGH {
+            self.ready.append(&mut inner.due);
+        }
         for id in self.ready.drain(..) {
             let waker = Waker::from(CallWaker::new(id, connection.wakes.clone()));
-            inner.pump(id, Some((&waker, connection.window)));
+            inner.pump(id, &waker);
         }
         if inner.closed.is_some() && inner.calls.len() == 0 && inner.out.is_empty() && self.writing.is_empty()
         {
@@ -583,11 +595,13 @@ impl Task {
 
     /// Makes the next timer wake the task; false when there is something to do at once.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let (earliest, waiting, woken) = {
+        let (earliest, waiting, left) = {
             let inner = self.connection.lock();
-            (inner.earliest, inner.calls.len() > 0, inner.woken)
+            let left = inner.woken || !inner.out.is_empty() || !inner.due.is_empty();
+            (inner.earliest, inner.calls.len() > 0, left)
         };
-        if woken && self.writing.is_empty() {
+        // While the socket takes no more, it is the one to wake the task.
+        if left && self.writing.is_empty() {
             return false;
         }
         let silent =

@@ -28,6 +28,8 @@ pub(super) struct Parked {
     pub(super) deadline: Option<Instant>,
     /// Requests that are still coming.
     pub(super) inbound: Option<Arc<Queue>>,
+    /// Bytes of replies that the peer takes now; a message may overdraw it.
+    pub(super) credit: i64,
     pub(super) stage: Stage,
 }
 
@@ -38,7 +40,7 @@ pub(super) enum Stage {
     /// Being polled right now.
     Polled,
     /// The replies, as the peer's credit allows.
-    Replies { items: Pin<Box<dyn Items>>, head_sent: bool, credit: i64 },
+    Replies { items: Pin<Box<dyn Items>>, head_sent: bool },
 }
 
 impl Calls {

@@ -14,7 +14,7 @@ use crate::{
     net::{self, Io},
     runtime,
     server::Shared,
-    stream::Queue,
+    stream::{self, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -249,13 +249,11 @@ impl<W: ServerWire> Connection<W> {
                 }
             }
             ServerEvent::Credit { id, bytes } => {
-                if let Some(index) = self.calls.find(id) {
-                    if let Some(Stage::Replies { credit, .. }) =
-                        self.calls.get_mut(index).map(|call| &mut call.stage)
-                    {
-                        *credit = credit.saturating_add(i64::from(bytes));
-                        self.poll_call(index);
-                    }
+                let Some(index) = self.calls.find(id) else { return };
+                let Some(parked) = self.calls.get_mut(index) else { return };
+                parked.credit = parked.credit.saturating_add(i64::from(bytes));
+                if let Stage::Replies { .. } = parked.stage {
+                    self.poll_call(index);
                 }
             }
             ServerEvent::Refused { id, status } => {
@@ -273,6 +271,12 @@ impl<W: ServerWire> Connection<W> {
         let (service, method) = self.shared.table.place(head.method);
         let info = self.shared.table.info(head.method);
         let body = match (info.kind, first, more) {
+            (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _, _) if head.oneway => {
+                Err(Status::unimplemented(format!(
+                    "{} streams, and only unary calls can be one-way",
+                    self.shared.table.full_name(head.method)
+                )))
+            }
             (Kind::Unary | Kind::ServerStream, Some(first), false) => Ok((RequestBody::One(first), None)),
             (Kind::Unary | Kind::ServerStream, _, _) => Err(Status::unimplemented(format!(
                 "{} takes one request message, sent with the call",
@@ -324,6 +328,7 @@ impl<W: ServerWire> Connection<W> {
             began,
             deadline,
             inbound,
+            credit: i64::from(self.wire.send_window()),
             stage: Stage::Polled,
         };
         match started {
@@ -333,8 +338,7 @@ impl<W: ServerWire> Connection<W> {
             }
             Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
             Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                let credit = i64::from(self.wire.send_window());
-                let stage = Stage::Replies { items, head_sent: false, credit };
+                let stage = Stage::Replies { items, head_sent: false };
                 self.park(index, Parked { stage, ..parked });
                 self.poll_call(index);
             }
@@ -381,13 +385,10 @@ impl<W: ServerWire> Connection<W> {
     fn item(&mut self, id: CallId, item: Bytes) {
         let Some(index) = self.calls.find(id) else { return };
         let Some(queue) = self.calls.get_mut(index).and_then(|call| call.inbound.clone()) else { return };
-        let waiting = queue.push_now(item);
+        let ahead = queue.push_now(item);
         // One message may overdraw the window, further ones are the peer's fault.
-        let window = self.limits.stream_window_bytes as usize + self.limits.message_bytes_max as usize;
-        if waiting > window {
-            let text = format!(
-                "{waiting} bytes sent ahead of the reader, more than the window (stream_window_bytes)"
-            );
+        if ahead >= self.limits.stream_window_bytes as usize {
+            let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
             self.finish(index, Err(Status::resource_exhausted(text)));
         }
     }
@@ -423,17 +424,16 @@ impl<W: ServerWire> Connection<W> {
                         self.give_credit(index);
                     }
                     Poll::Ready(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                        let credit = i64::from(self.wire.send_window());
                         if let Some(parked) = self.calls.get_mut(index) {
-                            parked.stage = Stage::Replies { items, head_sent: false, credit };
+                            parked.stage = Stage::Replies { items, head_sent: false };
                         }
                         self.poll_call(index);
                     }
                     Poll::Ready(result) => self.finish(index, result),
                 }
             }
-            Stage::Replies { items, head_sent, credit } => {
-                self.poll_replies(index, items, head_sent, credit, deadline);
+            Stage::Replies { items, head_sent } => {
+                self.poll_replies(index, items, head_sent, deadline);
                 self.give_credit(index);
             }
         }
@@ -445,10 +445,9 @@ impl<W: ServerWire> Connection<W> {
         index: u32,
         mut items: Pin<Box<dyn crate::stream::Items>>,
         mut head_sent: bool,
-        mut credit: i64,
         deadline: Option<Instant>,
     ) {
-        while credit > 0 {
+        while self.calls.get_mut(index).is_some_and(|parked| parked.credit > 0) {
             if self.out.len() > FLUSH_BYTES {
                 self.stalled.push(index);
                 break;
@@ -471,7 +470,9 @@ impl<W: ServerWire> Connection<W> {
             }
             match item {
                 Some(Ok(item)) => {
-                    credit -= item.len().max(1) as i64;
+                    if let Some(parked) = self.calls.get_mut(index) {
+                        parked.credit -= stream::weight(&item) as i64;
+                    }
                     self.wire.item(id, &item, &mut self.out);
                 }
                 None => return self.end_stream(index, Ok(items.trailers())),
@@ -482,7 +483,7 @@ impl<W: ServerWire> Connection<W> {
             }
         }
         if let Some(parked) = self.calls.get_mut(index) {
-            parked.stage = Stage::Replies { items, head_sent, credit };
+            parked.stage = Stage::Replies { items, head_sent };
         }
     }
 
