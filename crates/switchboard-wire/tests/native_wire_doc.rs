@@ -33,13 +33,13 @@ fn examples_are_what_the_machines_say() {
 fn examples_of_the_client_are_what_a_server_understands() {
     let examples = examples(include_str!("../../../docs/native-wire.md"));
     let mut table = MethodTable::default();
-    table.add(&GREETER).unwrap();
+    table.add(&GREETER).expect("valid");
     let mut server = Server::new(Limits::default(), Arc::new(table));
     let (mut input, mut out, mut events) = (Input::default(), Outbox::new(), Vec::new());
     for name in ["preface", "method", "unary call", "client stream", "credit", "cancel", "ping", "unknown"] {
         input.extend(&examples[name]);
     }
-    while let Some(event) = server.recv(&mut input, &mut out).unwrap() {
+    while let Some(event) = server.recv(&mut input, &mut out).expect("valid") {
         events.push(event);
     }
     assert!(input.is_empty());
@@ -63,7 +63,7 @@ fn examples_of_the_client_are_what_a_server_understands() {
 /// What the machines say where the document shows bytes.
 fn said() -> BTreeMap<String, Vec<u8>> {
     let mut table = MethodTable::default();
-    table.add(&GREETER).unwrap();
+    table.add(&GREETER).expect("valid");
     let mut server = Server::new(Limits::default(), Arc::new(table));
     let mut client = Client::new(Limits::default());
     let (mut out, mut said) = (Outbox::new(), BTreeMap::new());
@@ -75,7 +75,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     client.method(0, "demo.v1.Greeter/Greet", &mut out);
     note("method", &mut out);
     let mut metadata = Metadata::new();
-    metadata.insert("x-echo", "hi").unwrap();
+    metadata.insert("x-echo", "hi").expect("valid");
     let open = |metadata, method, more| Open {
         method,
         codec: Codec::Proto,
@@ -85,13 +85,13 @@ fn said() -> BTreeMap<String, Vec<u8>> {
         more,
     };
     let ada = Bytes::from_static(b"\x0A\x03Ada");
-    client.open(1, open(&metadata, 0, false), Some(&ada), &mut out).unwrap();
+    client.open(1, open(&metadata, 0, false), Some(&ada), &mut out).expect("valid");
     note("unary call", &mut out);
     let hello = Bytes::from_static(b"\x0A\x09hello Ada");
     server.reply(1, &hello, &mut out);
     note("reply", &mut out);
     let mut trailers = Metadata::new();
-    trailers.insert("x-echo-trailer", "hi").unwrap();
+    trailers.insert("x-echo-trailer", "hi").expect("valid");
     server.head(1, &metadata, &mut out);
     server.item(1, &hello, &mut out);
     server.end(1, Ok(&trailers), &mut out);
@@ -105,8 +105,8 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     note("end", &mut out);
     client.method(1, "demo.v1.Greeter/Sum", &mut out);
     let none = Metadata::new();
-    client.open(2, Open { timeout: None, ..open(&none, 1, true) }, None, &mut out).unwrap();
-    client.item(2, &Bytes::from_static(b"\x08\x07"), &mut out).unwrap();
+    client.open(2, Open { timeout: None, ..open(&none, 1, true) }, None, &mut out).expect("valid");
+    client.item(2, &Bytes::from_static(b"\x08\x07"), &mut out).expect("valid");
     client.half_close(2, &mut out);
     note("client stream", &mut out);
     client.credit(3, 65536, &mut out);
@@ -118,7 +118,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     let mut input = Input::default();
     input.extend(&said["preface"]);
     input.extend(&said["ping"]);
-    assert!(server.recv(&mut input, &mut out).unwrap().is_none());
+    assert!(server.recv(&mut input, &mut out).expect("valid").is_none());
     let answered = out.take_all();
     said.insert("ping answer".into(), answered[50..].to_vec());
     server.drain("the server is going away", &mut out);

@@ -4,7 +4,7 @@ use super::Choices;
 use crate::{
     Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
     native::{Client, Server},
-    wire::{ClientEvent, ServerEvent, ServerWire},
+    wire::{ClientEvent, Head, Opened, ServerEvent, ServerWire},
 };
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ static CALC: ServiceInfo = ServiceInfo {
     descriptor: &[],
 };
 
-/// A server's machine on bytes of a client that follows no rule: no panic, the same events whatever the split,
-/// nothing over the limits, and no more bytes out than came in.
+/// A server's machine on bytes of a client that follows no rule: no panic, the same events whatever the split
+/// and the way, nothing over the limits, and no more bytes out than came in.
 ///
 /// # Panics
 /// When that is not so.
@@ -28,17 +28,22 @@ pub fn server_input(data: &[u8]) {
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = frames(&mut choices);
     let table = table();
-    let run = |steps: &[u8]| {
+    let run = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table.clone());
-        run(
-            &bytes,
-            steps,
-            &limits,
-            |input, out| server.recv(input, out),
-            |event| check_server(event, &limits),
-        )
+        let recv =
+            |input: &mut Input, out: &mut Outbox| match short.then(|| server.next_call(input)).flatten() {
+                Some(opened) => {
+                    let Opened { id, method, codec, timeout, first } = opened;
+                    let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
+                    Ok(Some(ServerEvent::Open { id, head, first: Some(first), more: false }))
+                }
+                None => server.recv(input, out),
+            };
+        run(&bytes, steps, &limits, recv, |event| check_server(event, &limits))
     };
-    assert_eq!(run(&[]), run(&steps));
+    let whole = run(&[], false);
+    assert_eq!(whole, run(&steps, false));
+    assert_eq!(whole, run(&steps, true), "the short way differs");
 }
 
 /// The same for a client's machine on the bytes of a server.
@@ -50,17 +55,18 @@ pub fn client_input(data: &[u8]) {
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let bytes = frames(&mut choices);
-    let run = |steps: &[u8]| {
+    let run = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        run(
-            &bytes,
-            steps,
-            &limits,
-            |input, out| client.recv(input, out),
-            |event| check_client(event, &limits),
-        )
+        let recv =
+            |input: &mut Input, out: &mut Outbox| match short.then(|| client.next_reply(input)).flatten() {
+                Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item })),
+                None => client.recv(input, out),
+            };
+        run(&bytes, steps, &limits, recv, |event| check_client(event, &limits))
     };
-    assert_eq!(run(&[]), run(&steps));
+    let whole = run(&[], false);
+    assert_eq!(whole, run(&steps, false));
+    assert_eq!(whole, run(&steps, true), "the short way differs");
 }
 
 pub(super) fn limits(choices: &mut Choices<'_>) -> Limits {

@@ -134,6 +134,11 @@ impl Client {
         self.peer.calls_max.min(self.limits.calls_max)
     }
 
+    /// Methods that may be named: their numbers are below this.
+    pub fn methods_max(&self) -> u16 {
+        u16::try_from(self.peer.methods_max).unwrap_or(u16::MAX)
+    }
+
     /// Bytes that may be sent of a new stream before the server gave credit.
     pub fn send_window(&self) -> u32 {
         self.peer.window

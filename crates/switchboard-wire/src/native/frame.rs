@@ -12,6 +12,8 @@ pub const VERSION: u8 = 1;
 pub const PREFACE_LEN: usize = 8;
 /// Bytes of a stream that may be sent before any setting or credit arrived.
 pub const DEFAULT_WINDOW: u32 = 64 << 10;
+/// Methods that may be named before any setting arrived.
+const DEFAULT_METHODS_MAX: u32 = 1024;
 
 pub(super) const HEADER_LEN: usize = 12;
 /// Fixed part of a CALL body: timeout, codec, encoding, length of the metadata.
@@ -103,11 +105,18 @@ pub(super) struct PeerSettings {
     pub(super) message_bytes_max: u32,
     pub(super) calls_max: u32,
     pub(super) window: u32,
+    pub(super) methods_max: u32,
 }
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        PeerSettings { seen: false, message_bytes_max: u32::MAX, calls_max: u32::MAX, window: DEFAULT_WINDOW }
+        PeerSettings {
+            seen: false,
+            message_bytes_max: u32::MAX,
+            calls_max: u32::MAX,
+            window: DEFAULT_WINDOW,
+            methods_max: DEFAULT_METHODS_MAX,
+        }
     }
 }
 
@@ -239,6 +248,7 @@ pub(super) fn parse_settings(body: &[u8], settings: &mut PeerSettings) -> Result
         match u16::from_le_bytes([entry[0], entry[1]]) {
             setting::MESSAGE_BYTES_MAX => settings.message_bytes_max = value,
             setting::CALLS_MAX => settings.calls_max = value,
+            setting::METHODS_MAX => settings.methods_max = value,
             setting::STREAM_WINDOW_BYTES if value < DEFAULT_WINDOW => {
                 return Err(Fatal(format!(
                     "a stream window of {value} bytes, below the least of {DEFAULT_WINDOW}"

@@ -246,9 +246,11 @@ impl Inner {
         if let Some(number) = self.methods.iter().position(|known| std::ptr::eq(*known, method)) {
             return Ok(number as u16);
         }
-        let number = u16::try_from(self.methods.len()).ok().filter(|number| *number < 1024);
-        let number =
-            number.ok_or_else(|| Status::resource_exhausted("more than 1024 methods on one connection"))?;
+        let max = self.wire.methods_max();
+        let number = u16::try_from(self.methods.len()).ok().filter(|number| *number < max);
+        let number = number.ok_or_else(|| {
+            Status::resource_exhausted(format!("more than {max} methods on one connection (methods_max)"))
+        })?;
         self.methods.push(method);
         self.wire.method(number, method.path, &mut self.out);
         Ok(number)
