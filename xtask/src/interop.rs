@@ -16,6 +16,7 @@ pub(crate) enum Suite {
     Grpc,
     Grpcurl,
     Http,
+    Native,
 }
 
 impl Suite {
@@ -25,13 +26,14 @@ impl Suite {
             Self::Grpc => &["test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_sniff"],
+            Self::Native => &["test_native"],
         }
     }
 
     /// What is needed besides Python.
     fn peer(self) -> Option<Peer> {
         match self {
-            Self::Grpc => None,
+            Self::Grpc | Self::Native => None,
             Self::Grpcurl => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
         }

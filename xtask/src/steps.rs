@@ -92,6 +92,11 @@ pub(crate) const ALL: &[Step] = &[
         about: "Connect from curl, gRPC-Web, raw and hostile connections",
         check: |run| interop::run(run, Suite::Http),
     },
+    Step {
+        name: "interop-native",
+        about: "the native wire from a Python client that was written from its document",
+        check: |run| interop::run(run, Suite::Native),
+    },
 ];
 
 /// The steps with these names, comma separated, in the order in which they run.
