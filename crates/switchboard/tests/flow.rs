@@ -69,3 +69,19 @@ async fn large_messages_on_many_streams_of_one_connection_arrive() {
         }
     }
 }
+
+#[tokio::test]
+async fn calls_that_wait_for_a_full_outbox_are_answered() {
+    let server = switchboard::Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let running = server.limit(Limit::OutboxBytesMax, 64 << 10).start().await.expect("start");
+    let channel = Channel::builder(&running.url()).connections(1).connect().await.expect("connect");
+    let echo = |size: usize| {
+        let channel = channel.clone();
+        tokio::spawn(async move { ask::<Vec<u8>, Vec<u8>>(&channel, &ECHO, &vec![1; size]).await })
+    };
+    let calls: Vec<_> = (0..3000).map(|n| (n % 7 * 4000, echo(n % 7 * 4000))).collect();
+    for (size, call) in calls {
+        let answer = tokio::time::timeout(PATIENCE, call).await.expect("stands still");
+        assert_eq!(answer.expect("task").expect("echo").len(), size);
+    }
+}

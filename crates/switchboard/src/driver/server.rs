@@ -70,6 +70,8 @@ pub(crate) struct Connection<W> {
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     draining: Option<Instant>,
+    /// Whole units may be left in the input because the outbox was over its high mark.
+    held: bool,
     /// No more bytes come in: the peer closed its side, or the machine is finished.
     deaf: bool,
 }
@@ -118,6 +120,7 @@ impl<W: ServerWire> Connection<W> {
             alarm: Some(now + shared.limits.idle_timeout()),
             sleep: None,
             draining: None,
+            held: false,
             deaf: false,
             shared,
         }
@@ -180,6 +183,10 @@ impl<W: ServerWire> Connection<W> {
         if self.out.len() > self.shared.limits.outbox_bytes_max() {
             return Read::Held;
         }
+        if self.held {
+            self.handle_input();
+            return if self.deaf { Read::Over } else { Read::Some };
+        }
         if self.input.capacity() == 0 {
             self.input = net::lend();
         } else if self.input.capacity() - self.input.len() < 4096 {
@@ -207,13 +214,23 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Takes every whole unit from the input.
+    /// Takes every whole unit from the input, as long as the outbox has room for what they are answered with:
+    /// small requests can have large replies.
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input));
+        let out_max = self.shared.limits.outbox_bytes_max();
+        self.held = false;
         loop {
-            while let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input) {
+            while self.out.len() <= out_max {
+                let Some(opened) = self.wire.next_call(&mut input) else { break };
+                let Opened { id, method, codec, timeout, first } = opened;
                 let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
                 self.open(id, head, Some(first), false);
+            }
+            if self.out.len() > out_max {
+                self.close_window();
+                self.held = true;
+                break;
             }
             match self.wire.recv(&mut input, &mut self.out) {
                 Ok(Some(event)) => self.event(event),
