@@ -269,6 +269,18 @@ class Statuses(NativeTest):
         self.refused(native.INVALID_ARGUMENT, lambda: self.greet(metadata=[("a", "x")] * 65))
         self.greet()
 
+    def test_number_in_use(self):
+        request = demo_pb2.WatchRequest(count=10, interval_ms=60_000).SerializeToString()
+        call = self.connection.start(WATCH, request)
+        self.assertIsNotNone(call.next())
+        method = self.connection.number_of(GREET)
+        body = struct.pack("<IBBH", 0, native.PROTO, 0, 0) + greet_request("Ada")
+        flags = native.FLAG_END | native.FLAG_MESSAGE
+        self.connection.send(native.CALL, flags, method, call.number, body)
+        self.refused(native.INTERNAL, call.wait)
+        call.cancel()
+        self.greet()
+
     def test_deadline(self):
         request = demo_pb2.WatchRequest(count=10, interval_ms=60_000).SerializeToString()
         call = self.connection.start(WATCH, request, timeout_ms=100)
