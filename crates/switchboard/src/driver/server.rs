@@ -220,6 +220,7 @@ impl<W: ServerWire> Connection<W> {
         let mut input = Input::new(std::mem::take(&mut self.input));
         let out_max = self.shared.limits.outbox_bytes_max();
         self.held = false;
+        self.out.adopt(net::lend);
         loop {
             while self.out.len() <= out_max {
                 let Some(opened) = self.wire.next_call(&mut input) else { break };
