@@ -1,7 +1,7 @@
 //! Properties that hold for any bytes: one body for the ordinary tests and for the fuzzer.
 //!
-//! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does not
-//! hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on those of the fuzzer.
+//! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does
+//! not hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's.
 
 mod choices;
 mod conversation;

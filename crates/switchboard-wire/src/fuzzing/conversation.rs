@@ -13,8 +13,8 @@ use std::{
 
 const NAMES: [&str; 3] = ["calc.Calc/Add", "calc.Calc/Sum", "calc.Calc/Nope"];
 
-/// Any order of commands on both sides, with the bytes delivered in any pieces, gives the events that belong to
-/// them, in order.
+/// Any order of commands on both sides, with the bytes delivered in any pieces, gives the events that belong
+/// to them, in order.
 ///
 /// # Panics
 /// When that is not so.

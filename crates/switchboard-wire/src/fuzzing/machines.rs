@@ -165,7 +165,8 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether it ended badly.
+/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether they ended in
+/// a fatal mistake.
 fn run<E: std::fmt::Debug>(
     bytes: &[u8],
     steps: &[u8],

@@ -351,8 +351,8 @@ impl Inner {
 
     /// Sends what a stream has to send: requests while there is credit and room, and credit for its reader.
     ///
-    /// A stream that stops for want of credit goes on with the next CREDIT, one that stops before a full outbox
-    /// with the next turn, and one that has nothing to send when `waker` says so.
+    /// A stream that stops for want of credit goes on with the next CREDIT, one that stops before a full
+    /// outbox with the next turn, and one that has nothing to send when `waker` says so.
     fn pump(&mut self, id: CallId, waker: &Waker) {
         let Inner { wire, out, calls, due, window, .. } = self;
         let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
