@@ -256,8 +256,8 @@ impl Queue {
         Poll::Ready(Ok(()))
     }
 
-    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes waited before it,
-    /// which is less than the window if the peer keeps to its credit.
+    /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes waited before
+    /// it, which is less than the window if the peer keeps to its credit.
     pub(crate) fn push_now(&self, item: Bytes) -> usize {
         let mut state = self.lock();
         let ahead = state.bytes;
