@@ -66,14 +66,14 @@ impl<R> Future for UnaryFuture<R> {
         Poll::Ready(Ok(Response {
             message,
             metadata: answer.head.map_or_else(Metadata::new, |head| *head),
-            trailers: answer.trailers,
+            trailers: answer.trailers.map_or_else(Metadata::new, |trailers| *trailers),
         }))
     }
 }
 
 /// A unary call before its reply is read as a type.
 enum Raw {
-    Start(Option<(Begin, Result<Bytes>)>),
+    Start(Begin, Result<Bytes>),
     Connecting(Pin<Box<dyn Future<Output = Result<Sent>> + Send>>),
     Waiting(Sent),
     Local(Pin<Box<dyn Future<Output = Result<Answer>> + Send>>),
@@ -97,16 +97,23 @@ impl Drop for Sent {
 
 impl Raw {
     fn new(begin: Begin, request: Result<Bytes>) -> Raw {
-        Raw::Start(Some((begin, request)))
+        Raw::Start(begin, request)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
         loop {
             match self {
-                Raw::Start(start) => {
-                    let (begin, request) = start.take().expect("a call begins once");
-                    *self = Raw::begin(begin, request, cx)?;
-                    if let Raw::Waiting(_) = self {
+                Raw::Start(begin, request) => {
+                    let next = Raw::begin(begin, request, cx);
+                    let waits = matches!(next, Ok(Raw::Waiting(_)));
+                    *self = match next {
+                        Ok(next) => next,
+                        Err(status) => {
+                            *self = Raw::Done;
+                            return Poll::Ready(Err(status));
+                        }
+                    };
+                    if waits {
                         return Poll::Pending;
                     }
                 }
@@ -131,20 +138,31 @@ impl Raw {
         }
     }
 
-    /// Sends the call if there is a connection, else begins to wait for one.
-    fn begin(mut begin: Begin, request: Result<Bytes>, cx: &Context<'_>) -> Result<Raw> {
-        let request = request?;
+    /// Sends the call if there is a connection, else begins to wait for one. What is left of `begin` is dropped.
+    #[inline(always)]
+    fn begin(begin: &mut Begin, request: &mut Result<Bytes>, cx: &Context<'_>) -> Result<Raw> {
+        let request = match request {
+            Ok(request) => request,
+            Err(status) => return Err(status.clone()),
+        };
         if let Some(mistake) = begin.mistake.take() {
             return Err(mistake);
         }
-        let channel = match &begin.target {
-            Target::Connection(connection) => {
-                let id = connection.unary(&begin.request(), &request, cx.waker())?;
-                let Target::Connection(connection) = begin.target else { unreachable!("matched above") };
+        if let Target::Connection(connection) = &begin.target {
+            let id = connection.unary(&begin.request(), request, cx.waker())?;
+            if let Target::Connection(connection) = std::mem::replace(&mut begin.target, Target::Nowhere) {
                 return Ok(Raw::Waiting(Sent { connection, id: Some(id) }));
             }
-            Target::Channel(channel) => channel.clone(),
+        }
+        Raw::begin_slowly(begin.take(), std::mem::take(request))
+    }
+
+    #[cold]
+    fn begin_slowly(mut begin: Begin, request: Bytes) -> Result<Raw> {
+        let Target::Channel(channel) = &begin.target else {
+            return Err(Status::internal("a call was begun twice"));
         };
+        let channel = channel.clone();
         match &*channel.0 {
             Way::Remote(_) => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
             Way::Local(local) => {
@@ -163,6 +181,18 @@ async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
 }
 
 impl Begin {
+    /// Takes the call out, for ways that keep it.
+    fn take(&mut self) -> Begin {
+        Begin {
+            target: std::mem::replace(&mut self.target, Target::Nowhere),
+            method: self.method,
+            codec: self.codec,
+            timeout: self.timeout,
+            metadata: std::mem::take(&mut self.metadata),
+            mistake: self.mistake.take(),
+        }
+    }
+
     #[inline]
     pub(super) fn request(&self) -> Request<'_> {
         Request {
@@ -178,6 +208,7 @@ impl Begin {
         let channel = match &self.target {
             Target::Connection(connection) => return Ok(connection.clone()),
             Target::Channel(channel) => channel,
+            Target::Nowhere => return Err(Status::internal("a call was begun twice")),
         };
         let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("a local channel has no connections"));
@@ -197,10 +228,14 @@ impl Begin {
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.body {
         ReplyBody::One(item) => {
-            Ok(Answer { item, head: Some(Box::new(reply.metadata)), trailers: reply.trailers })
+            Ok(Answer { item, head: boxed(reply.metadata), trailers: boxed(reply.trailers) })
         }
         ReplyBody::Many(_) => Err(Status::internal("a stream of replies where one belongs")),
     }
+}
+
+fn boxed(metadata: Metadata) -> Option<Box<Metadata>> {
+    (!metadata.is_empty()).then(|| Box::new(metadata))
 }
 
 /// A one-way call: set options, then await it; it is done once the message is on its way.

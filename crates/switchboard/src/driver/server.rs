@@ -27,7 +27,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Limits, MethodId, Outbox,
-    wire::{CallId, Head, ServerEvent, ServerWire},
+    wire::{CallId, Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
 
@@ -211,6 +211,10 @@ impl<W: ServerWire> Connection<W> {
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input));
         loop {
+            while let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input) {
+                let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
+                self.open(id, head, Some(first), false);
+            }
             match self.wire.recv(&mut input, &mut self.out) {
                 Ok(Some(event)) => self.event(event),
                 Ok(None) => {
