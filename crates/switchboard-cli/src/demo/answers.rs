@@ -51,7 +51,7 @@ impl Method {
             Method::Watch => "0, 1, 2".to_owned(),
             Method::Sum => "42, the sum of 3".to_owned(),
             Method::Chat => "ONE, TWO".to_owned(),
-            Method::Query => query(QueryReply { posts: all_posts().collect(), ..Default::default() }),
+            Method::Query => query(&QueryReply { posts: all_posts().collect(), ..Default::default() }),
             Method::Message => "OK 100, 581 bytes".to_owned(),
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn chat(notes: &[Note]) -> String {
 }
 
 /// The first title is enough when the rest is as it should be.
-pub(super) fn query(reply: QueryReply) -> String {
+pub(super) fn query(reply: &QueryReply) -> String {
     let first = reply.posts.first().map_or("none", |post| &post.title);
     let text = format!("{} posts: {first}, …", reply.posts.len());
     if reply.posts.iter().cloned().eq(all_posts()) {

@@ -82,7 +82,7 @@ impl Foreign {
         let (transport, config, options) = (&self.transport, &self.config, CallOptions::default());
         Ok(match method {
             Method::Greet => answers::greet(unary!(self, GREET, answers::greet_request(), GreetReplyView)),
-            Method::Query => answers::query(unary!(self, QUERY, answers::query_request(), QueryReplyView)),
+            Method::Query => answers::query(&unary!(self, QUERY, answers::query_request(), QueryReplyView)),
             Method::Message => {
                 answers::message(&unary!(self, MESSAGE, answers::message_request(), BenchmarkMessageView))
             }

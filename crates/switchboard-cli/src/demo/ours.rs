@@ -80,7 +80,7 @@ impl Ours {
                 notes.extend(receiver.next().await?);
                 answers::chat(&notes)
             }
-            Method::Query => answers::query(self.posts.query(answers::query_request()).await?.into_inner()),
+            Method::Query => answers::query(&*self.posts.query(answers::query_request()).await?),
             Method::Message => answers::message(&*self.bench.message(answers::message_request()).await?),
         })
     }
