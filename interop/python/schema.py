@@ -10,26 +10,25 @@ import tempfile
 
 from grpc_tools import protoc
 
-_CRATES = pathlib.Path(__file__).resolve().parents[2] / "crates"
-# The services, and the options that their methods carry.
-PROTO_FOLDERS = (_CRATES / "switchboard-cli" / "proto", _CRATES / "switchboard-build" / "proto")
-PROTO_FILES = ("bench/v1/bench.proto", "demo/v1/demo.proto")
+PROTO_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "crates" / "switchboard-cli" / "proto"
+OPTIONS_FOLDER = PROTO_FOLDER.parents[1] / "switchboard-build" / "proto"
+PROTO_FILES = ("switchboard/options.proto", "bench/v1/bench.proto", "demo/v1/demo.proto")
 
 _generated = tempfile.TemporaryDirectory(prefix="switchboard-interop-")
 _well_known = importlib.resources.files("grpc_tools") / "_proto"
 _exit_code = protoc.main(
     [
         "protoc",
-        *(f"--proto_path={folder}" for folder in PROTO_FOLDERS),
+        f"--proto_path={PROTO_FOLDER}",
+        f"--proto_path={OPTIONS_FOLDER}",
         f"--proto_path={_well_known}",
         f"--python_out={_generated.name}",
         f"--grpc_python_out={_generated.name}",
-        "switchboard/options.proto",
         *PROTO_FILES,
     ]
 )
 if _exit_code != 0:
-    raise SystemExit(f"the schemas in {PROTO_FOLDERS[0]} do not compile")
+    raise SystemExit(f"the schemas in {PROTO_FOLDER} do not compile")
 sys.path.insert(0, _generated.name)
 
 from bench.v1 import bench_pb2, bench_pb2_grpc  # noqa: E402, F401

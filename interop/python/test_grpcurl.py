@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from schema import PROTO_FILES, PROTO_FOLDERS
+from schema import OPTIONS_FOLDER, PROTO_FILES, PROTO_FOLDER
 from server import PATIENCE_SECONDS, Server
 
 GRPCURL = os.environ.get("SWITCHBOARD_PEER") or "grpcurl"
@@ -73,7 +73,8 @@ class Calls:
 
 class WithSchemaFiles(Calls, unittest.TestCase):
     options = (
-        *(f"-import-path={folder}" for folder in PROTO_FOLDERS),
+        f"-import-path={PROTO_FOLDER}",
+        f"-import-path={OPTIONS_FOLDER}",
         *(f"-proto={file}" for file in PROTO_FILES),
     )
 

@@ -18,7 +18,8 @@ pub(crate) struct ServeArgs {
     /// Set a limit, as in message_bytes_max=8MiB; --print-limits shows all. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     limit: Vec<String>,
-    /// Time that a peer gets to show which protocol it speaks, as in 300ms; short for --limit sniff_timeout=TIME.
+    /// Time that a peer gets to show which protocol it speaks, as in 300ms; short for --limit
+    /// sniff_timeout=TIME.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("sniff_timeout={text}")))]
     sniff_timeout: Option<String>,
     /// Time that calls get to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.

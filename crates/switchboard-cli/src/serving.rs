@@ -16,7 +16,7 @@ pub(crate) async fn start(server: Server) -> Result<Running, String> {
                 format!("{error}; end what listens there, or choose another with --listen 127.0.0.1:0")
             }
             Some(io::ErrorKind::PermissionDenied) => {
-                format!("{error}; choose a port from 1024 on with --listen")
+                format!("{error}; choose a port from 1024 on, or a folder of your own, with --listen")
             }
             _ => error.to_string(),
         }
@@ -58,8 +58,8 @@ impl Stop {
     }
 }
 
-/// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends the
-/// process at once, with exit code 1.
+/// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends
+/// the process at once, with exit code 1.
 pub(crate) async fn until_stopped(running: Running, mut stop: Stop) {
     stop.requested().await;
     let limit = Duration::from_millis(running.limits().get(Limit::DrainTimeout));

@@ -214,7 +214,8 @@ fn connections_that_had_to_be_cut_are_counted() {
     let address = server.line("listening on http://");
     let mut caller = std::net::TcpStream::connect(address).unwrap();
     // An answer proves that the server has the connection; the call that follows it does not end.
-    let request = "POST /demo.v1.Greeter/Watch HTTP/1.1\r\nhost: a\r\ncontent-type: application/connect+json\r\n\
+    let request = "POST /demo.v1.Greeter/Watch HTTP/1.1\r\nhost: a\r\n\
+                   content-type: application/connect+json\r\n\
                    content-length: 39\r\n\r\n\0\0\0\0\x22{\"count\":10000,\"intervalMs\":60000}";
     std::io::Write::write_all(&mut caller, request.as_bytes()).unwrap();
     assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);

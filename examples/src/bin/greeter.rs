@@ -1,7 +1,7 @@
 //! A service from a `.proto` file, in all four kinds of call.
 //!
-//! `build.rs` makes the trait, the messages, the server and the client from `demo.proto`. The same server answers
-//! gRPC, gRPC-Web and Connect callers on the same port.
+//! `build.rs` makes the trait, the messages, the server and the client from `demo.proto`. The same server
+//! answers gRPC, gRPC-Web and Connect callers on the same port.
 
 use switchboard::{Cx, Receiver, Result, Sender, Server, Status};
 

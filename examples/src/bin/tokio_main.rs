@@ -1,7 +1,7 @@
 //! On a runtime of your own, here tokio's work-stealing one: nothing else changes.
 //!
-//! `#[switchboard::main]` starts pinned workers, which are faster for many calls; a program that already has a
-//! runtime keeps it.
+//! `#[switchboard::main]` starts pinned workers, which are faster for many calls; a program that already has
+//! a runtime keeps it.
 
 use switchboard::{Result, Server};
 
