@@ -46,8 +46,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     let limits = args.limits()?;
     if args.print_limits {
-        print!("{}", limits.table());
-        return Ok(());
+        return serving::print(&limits.table());
     }
     log::install(args.log);
     let mut runtime = Runtime::new().spin(Duration::from_micros(args.spin_us.into()));
@@ -61,9 +60,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         }
         let stop = Stop::install()?;
         let running = serving::start(server).await?;
-        for address in running.addresses() {
-            println!("listening on {}", serving::url(address));
-        }
+        let lines =
+            running.addresses().iter().map(|address| format!("listening on {}\n", serving::url(address)));
+        serving::print(&lines.collect::<String>())?;
         serving::until_stopped(running, stop).await;
         Ok(())
     })

@@ -1,6 +1,11 @@
-//! What `serve` and `demo` share: an address to bind, and an end that lets calls end first.
+//! What `serve` and `demo` share: an address to bind, output, and an end that lets calls end first.
 
-use std::{error::Error as _, io, process, time::Duration};
+use std::{
+    error::Error as _,
+    io::{self, Write},
+    process,
+    time::Duration,
+};
 use switchboard::{Address, Limit, Running, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -27,6 +32,16 @@ pub(crate) async fn start(server: Server) -> Result<Running, String> {
 pub(crate) fn url(address: &Address) -> String {
     let text = address.to_string();
     text.strip_prefix("tcp://").map(|rest| format!("http://{rest}")).unwrap_or(text)
+}
+
+/// Writes to standard output, at once.
+///
+/// # Errors
+/// When nobody reads it any more.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
 /// Ctrl-C and SIGTERM, from the moment this exists.

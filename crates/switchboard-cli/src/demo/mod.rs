@@ -13,10 +13,9 @@ use crate::{
     log::{self, Level},
     serve::address,
     services,
-    serving::{self, Stop},
+    serving::{self, Stop, print},
 };
 use clap::Args;
-use std::io::{self, Write};
 use switchboard::{Address, Running, Runtime};
 use table::Row;
 
@@ -91,10 +90,4 @@ fn mistakes(rows: &[Row], wrong: usize) -> String {
         text.push_str(&format!("\n  {row}"));
     }
     text
-}
-
-fn print(text: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }
