@@ -29,7 +29,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u32).range(..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = microseconds())]
     spin_us: u32,
     /// Log events of this level and graver ones on standard error.
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
@@ -77,6 +77,11 @@ impl ServeArgs {
         }
         Ok(limits)
     }
+}
+
+/// Up to a second.
+fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
+    value_parser!(u32).range(..=1_000_000)
 }
 
 /// `NAME=VALUE`, checked; a mistake is one of usage.
