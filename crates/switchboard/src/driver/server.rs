@@ -210,6 +210,7 @@ impl<W: ServerWire> Connection<W> {
     /// Takes every whole unit from the input.
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input));
+        self.out.adopt(net::lend);
         loop {
             while let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input) {
                 let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
