@@ -79,10 +79,11 @@ impl Pool {
     /// A connection, opened if need be; every address is tried once.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
         let seat = SEAT.with(|seat| *seat) % self.options.connections;
-        let first = TURN.get();
+        // The address whose turn it was and that had no connection, then the others.
+        let first = TURN.get().wrapping_sub(1);
         let mut last = None;
-        for turn in first..first + self.addresses.len() {
-            let at = turn % self.addresses.len();
+        for step in 0..self.addresses.len() {
+            let at = first.wrapping_add(step) % self.addresses.len();
             match self.open(at, at * self.options.connections + seat).await {
                 Ok(connection) => return Ok(connection),
                 Err(status) => last = Some(status),
