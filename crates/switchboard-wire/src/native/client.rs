@@ -196,9 +196,14 @@ impl Client {
                 (bytes > 0).then_some(ClientEvent::WindowGrew { bytes })
             }
             kind::HEAD => {
-                let metadata = Metadata::decode(body, self.limits.metadata_entries_max as usize)
-                    .map_err(|error| Fatal(format!("wrong reply metadata: {error}")))?;
-                Some(ClientEvent::Head { id, metadata })
+                match Metadata::decode(body, self.limits.metadata_entries_max as usize) {
+                    Ok(metadata) => Some(ClientEvent::Head { id, metadata }),
+                    Err(error) => {
+                        // The fault of one call; the others on the connection go on.
+                        self.cancel(id, out);
+                        Some(ClientEvent::End { id, end: Err(error.into()) })
+                    }
+                }
             }
             kind::END => {
                 let end = frame::parse_end(header.aux, body, &self.limits)?;
@@ -227,7 +232,13 @@ impl Client {
     /// A reply over our limit ends the call here and tells the server to stop.
     fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
         self.cancel(header.id, out);
-        let status = frame::too_large("a reply", header.len, self.limits.message_bytes_max);
+        let status = match header.kind {
+            kind::HEAD => Status::resource_exhausted(format!(
+                "reply metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",
+                header.len, self.limits.metadata_bytes_max
+            )),
+            _ => frame::too_large("a reply", header.len, self.limits.message_bytes_max),
+        };
         ClientEvent::End { id: header.id, end: Err(status) }
     }
 

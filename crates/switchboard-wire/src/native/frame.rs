@@ -313,8 +313,11 @@ pub(super) fn parse_end(code: u16, body: &[u8], limits: &Limits) -> Result<Resul
     let block = rest.get(..metadata_len).ok_or_else(short)?;
     let message = rest[metadata_len..].get(..message_len).ok_or_else(short)?;
     let mut details = &rest[metadata_len + message_len..];
-    let metadata = Metadata::decode(block, limits.metadata_entries_max as usize)
-        .map_err(|error| Fatal(format!("END with wrong metadata: {error}")))?;
+    let metadata = match Metadata::decode(block, limits.metadata_entries_max as usize) {
+        Ok(metadata) => metadata,
+        // The fault of one call; the others on the connection go on.
+        Err(error) => return Ok(Err(error.into())),
+    };
     if code == Code::Ok {
         return Ok(Ok(metadata));
     }
