@@ -362,18 +362,23 @@ impl Queue {
 
 impl State {
     fn push(&mut self, item: Bytes) {
-        self.bytes += item.len();
+        self.bytes += cost(&item);
         self.items.push_back(item);
         wake(&mut self.consumer);
     }
 
     fn pop(&mut self) -> Option<Bytes> {
         let item = self.items.pop_front()?;
-        self.bytes -= item.len();
-        self.taken = self.taken.saturating_add(item.len() as u32);
+        self.bytes -= cost(&item);
+        self.taken = self.taken.saturating_add(cost(&item) as u32);
         wake(&mut self.producer);
         Some(item)
     }
+}
+
+/// What a message takes of the window: an empty one counts as a byte, or there could be any number of them.
+pub(crate) fn cost(item: &Bytes) -> usize {
+    item.len().max(1)
 }
 
 fn keep(slot: &mut Option<Waker>, cx: &Context<'_>) {

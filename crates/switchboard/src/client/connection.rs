@@ -13,7 +13,7 @@ use crate::{
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
-    stream::Queue,
+    stream::{Queue, cost},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -62,6 +62,10 @@ struct Inner {
     /// Calls whose timeout the task has to turn into a deadline: it reads the clock once for all of them.
     fresh: Vec<(CallId, Duration)>,
     earliest: Option<Instant>,
+    /// Streams that may send again: they got credit, or the outbox was full.
+    resumed: Vec<CallId>,
+    /// Bytes of one stream that may wait for its reader: its window, overdrawn by one message.
+    window_max: usize,
 }
 
 /// What a call says when it is sent.
@@ -94,6 +98,8 @@ impl Connection {
             closed: None,
             fresh: Vec::new(),
             earliest: None,
+            resumed: Vec::new(),
+            window_max: limits.stream_window_bytes as usize + limits.message_bytes_max as usize,
         };
         let connection = Arc::new(Connection {
             inner: Mutex::new(inner),
@@ -125,6 +131,14 @@ impl Connection {
 
     pub(super) fn is_usable(&self) -> bool {
         self.usable.load(Ordering::Relaxed)
+    }
+
+    /// Takes no further call; the connection closes when those in flight have ended.
+    pub(super) fn retire(&self) {
+        self.usable.store(false, Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.closed.get_or_insert_with(|| Status::unavailable("the channel was dropped"));
+        inner.wake();
     }
 
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
@@ -287,7 +301,14 @@ impl Inner {
             ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
                 Some(State::Unary { item: first, .. }) => *first = Some(item),
                 Some(State::Stream(stream)) => {
-                    stream.inbound.push_now(item);
+                    let waiting = stream.inbound.push_now(item);
+                    if waiting > self.window_max {
+                        let text = format!(
+                            "{waiting} bytes sent ahead of the reader, more than the window (stream_window_bytes)"
+                        );
+                        self.wire.cancel(id, &mut self.out);
+                        self.end_stream(id, Err(Status::resource_exhausted(text)));
+                    }
                 }
                 _ => {}
             },
@@ -308,13 +329,15 @@ impl Inner {
             ClientEvent::Credit { id, bytes } => {
                 if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
                     stream.credit += i64::from(bytes);
-                    self.pump(id, None);
+                    self.resumed.push(id);
                 }
             }
             ClientEvent::WindowGrew { bytes } => {
-                for (_, entry) in self.calls.iter_mut() {
+                let Inner { calls, resumed, .. } = self;
+                for (id, entry) in calls.iter_mut() {
                     if let State::Stream(stream) = &mut entry.state {
                         stream.credit += i64::from(bytes);
+                        resumed.push(id);
                     }
                 }
             }
@@ -334,31 +357,29 @@ impl Inner {
     }
 
     /// Sends what a stream has to send: requests while there is credit and room, and credit for its reader.
-    fn pump(&mut self, id: CallId, waker: Option<(&Waker, u32)>) {
-        let Inner { wire, out, calls, .. } = self;
+    fn pump(&mut self, id: CallId, waker: &Waker, window: u32) {
+        let Inner { wire, out, calls, resumed, .. } = self;
         let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
-        if let Some((waker, window)) = waker {
-            stream.inbound.watch_consumer(waker);
-            if stream.inbound.is_closed() {
-                // The reader was dropped: nobody wants the rest.
-                wire.cancel(id, out);
-                return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
-            }
-            if let Some(bytes) = stream.inbound.take_credit(window / 4) {
-                wire.credit(id, bytes, out);
-            }
+        stream.inbound.watch_consumer(waker);
+        if stream.inbound.is_closed() {
+            // The reader was dropped: nobody wants the rest.
+            wire.cancel(id, out);
+            return self.end_stream(id, Err(Status::canceled("the caller dropped the stream")));
+        }
+        if let Some(bytes) = stream.inbound.take_credit(window / 4) {
+            wire.credit(id, bytes, out);
         }
         let Some(outbound) = stream.outbound.clone() else { return };
         let mut failed = None;
-        while stream.credit > 0 && out.len() < OUTBOX_HIGH {
-            let next = match waker {
-                Some((waker, _)) => outbound.poll_pop(&mut Context::from_waker(waker)),
-                None => outbound.try_pop().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))),
-            };
-            match next {
+        while stream.credit > 0 {
+            if out.len() >= OUTBOX_HIGH {
+                resumed.push(id);
+                break;
+            }
+            match outbound.poll_pop(&mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= item.len().max(1) as i64;
+                    stream.credit -= cost(&item) as i64;
                     if let Err(status) = wire.item(id, &item, out) {
                         failed = Some(status);
                         break;
@@ -489,9 +510,10 @@ impl Task {
                 return Some(end);
             }
         }
+        self.ready.append(&mut inner.resumed);
         for id in self.ready.drain(..) {
             let waker = Waker::from(CallWaker::new(id, connection.wakes.clone()));
-            inner.pump(id, Some((&waker, connection.window)));
+            inner.pump(id, &waker, connection.window);
         }
         if inner.closed.is_some() && inner.calls.len() == 0 && inner.out.is_empty() && self.writing.is_empty()
         {
@@ -585,7 +607,7 @@ impl Task {
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let (earliest, waiting, woken) = {
             let inner = self.connection.lock();
-            (inner.earliest, inner.calls.len() > 0, inner.woken)
+            (inner.earliest, inner.calls.len() > 0, inner.woken || !inner.resumed.is_empty())
         };
         if woken && self.writing.is_empty() {
             return false;

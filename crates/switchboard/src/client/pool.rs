@@ -135,6 +135,17 @@ impl Pool {
     }
 }
 
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Calls in flight go on to their end; then their connections close.
+        for place in &self.places {
+            if let Some(connection) = place.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                connection.retire();
+            }
+        }
+    }
+}
+
 impl Place {
     #[inline]
     fn usable(&self) -> Option<Arc<Connection>> {
