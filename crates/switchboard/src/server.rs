@@ -158,7 +158,7 @@ impl Server {
             addresses.push(address);
             tokio::spawn(accept::run(listener, shared.clone(), limits, stopped.clone()));
         }
-        Ok(Running { shared, addresses, stop })
+        Ok(Running { shared, addresses, stop: Some(stop) })
     }
 }
 
@@ -167,7 +167,8 @@ impl Server {
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    stop: watch::Sender<()>,
+    /// The acceptors end when it is dropped.
+    stop: Option<watch::Sender<()>>,
 }
 
 /// What was left when a drain ended.
@@ -208,11 +209,12 @@ impl Running {
     }
 
     /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
-    pub async fn drain(self, limit: Duration) -> Drained {
+    ///
+    /// Cancel safe: dropped before its end, it cuts every connection.
+    pub async fn drain(mut self, limit: Duration) -> Drained {
         let end = Instant::now() + limit;
-        // Dropping the sender is what the acceptors wait for; dropping the whole would cut the connections.
-        let Running { shared, stop, .. } = self;
-        drop(stop);
+        self.stop = None;
+        let shared = &self.shared;
         shared.draining.store(true, Ordering::Relaxed);
         #[cfg(feature = "http")]
         shared.drain_http.send_replace(true);
@@ -225,7 +227,6 @@ impl Running {
                 return Drained { cut };
             }
             if Instant::now() >= end {
-                shared.cut_all();
                 return Drained { cut };
             }
             tokio::time::sleep(Duration::from_millis(5).min(end.saturating_duration_since(Instant::now())))
@@ -237,6 +238,12 @@ impl Running {
 impl Running {
     /// Cuts everything at once, as a crash would; for tests.
     pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
         self.shared.cut_all();
     }
 }

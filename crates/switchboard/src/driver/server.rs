@@ -14,7 +14,7 @@ use crate::{
     net::{self, Io},
     runtime,
     server::Shared,
-    stream::Queue,
+    stream::{Queue, cost},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -51,6 +51,8 @@ pub(crate) struct Connection<W> {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     limits: Limits,
+    /// The limits of the listener, of which `limits` is the part of the wire.
+    settings: Arc<crate::Limits>,
     /// Where this worker counts.
     shard: usize,
     input: BytesMut,
@@ -66,10 +68,13 @@ pub(crate) struct Connection<W> {
     /// Calls that were ready at once since then, all of one method.
     window: Option<(MethodId, u32)>,
     last_read: Instant,
-    pinged: bool,
+    /// When the peer was asked for a sign of life that has not come.
+    pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     draining: Option<Instant>,
+    /// Units may be left in the input because the outbox was over its high mark.
+    held: bool,
     /// No more bytes come in: the peer closed its side, or the machine is finished.
     deaf: bool,
 }
@@ -92,7 +97,7 @@ impl<W: ServerWire> Connection<W> {
         wire: W,
         input: BytesMut,
         peer: Peer,
-        limits: Limits,
+        settings: Arc<crate::Limits>,
         shared: Arc<Shared>,
         wakes: Arc<Wakes>,
         shard: usize,
@@ -102,7 +107,7 @@ impl<W: ServerWire> Connection<W> {
             io,
             wire,
             peer: Arc::new(peer),
-            limits,
+            limits: settings.wire(),
             shard,
             input,
             out: Outbox::new(),
@@ -114,11 +119,13 @@ impl<W: ServerWire> Connection<W> {
             now,
             window: None,
             last_read: now,
-            pinged: false,
-            alarm: Some(now + shared.limits.idle_timeout()),
+            pinged: None,
+            alarm: Some(now + settings.idle_timeout()),
             sleep: None,
             draining: None,
+            held: false,
             deaf: false,
+            settings,
             shared,
         }
     }
@@ -137,7 +144,7 @@ impl<W: ServerWire> Connection<W> {
         }
         self.poll_ready();
         // Bytes that the sniffer read come first.
-        if !self.input.is_empty() && !self.deaf {
+        if !self.input.is_empty() && !self.deaf && !self.is_full() {
             self.handle_input();
         }
         loop {
@@ -156,7 +163,7 @@ impl<W: ServerWire> Connection<W> {
                     cx.waker().wake_by_ref();
                     break;
                 }
-                Read::Held if flushed && self.out.len() < self.shared.limits.outbox_bytes_max() => continue,
+                Read::Held if flushed && !self.is_full() => continue,
                 Read::Over if self.out.is_empty() && self.calls.len() == 0 => return Poll::Ready(()),
                 _ if !self.out.is_empty() && flushed => continue,
                 _ => break,
@@ -177,8 +184,12 @@ impl<W: ServerWire> Connection<W> {
         if self.deaf {
             return Read::Over;
         }
-        if self.out.len() > self.shared.limits.outbox_bytes_max() {
+        if self.is_full() {
             return Read::Held;
+        }
+        if self.held {
+            self.handle_input();
+            return if self.deaf { Read::Over } else { Read::Some };
         }
         if self.input.capacity() == 0 {
             self.input = net::lend();
@@ -191,7 +202,7 @@ impl<W: ServerWire> Connection<W> {
             Poll::Ready(Ok(n)) if n > 0 => {
                 self.now = Instant::now();
                 self.last_read = self.now;
-                self.pinged = false;
+                self.pinged = None;
                 runtime::traffic(self.now);
                 self.handle_input();
                 if self.deaf { Read::Over } else { Read::Some }
@@ -207,10 +218,22 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Takes every whole unit from the input.
+    /// Whether more waits to be written than one peer may have waiting.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.out.len() > self.settings.outbox_bytes_max()
+    }
+
+    /// Takes every whole unit from the input, as long as the peer takes the answers.
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input));
+        self.held = false;
         loop {
+            if self.is_full() {
+                self.held = true;
+                self.close_window();
+                break;
+            }
             match self.wire.recv(&mut input, &mut self.out) {
                 Ok(Some(event)) => self.event(event),
                 Ok(None) => {
@@ -343,11 +366,10 @@ impl<W: ServerWire> Connection<W> {
     }
 
     /// Whether one more call would be too many, or uses the number of another.
-    fn over_limit(&self, id: CallId) -> Option<Status> {
-        if self.calls.len() == 0 {
-            return None;
-        }
-        if self.calls.find(id).is_some() {
+    fn over_limit(&mut self, id: CallId) -> Option<Status> {
+        if let Some(index) = self.calls.find(id) {
+            // An answer would be taken for that of the other: one end ends both.
+            self.forget(index);
             return Some(Status::internal(format!("call number {id} is in use on this connection")));
         }
         if self.calls.len() >= self.limits.calls_max as usize {
@@ -450,7 +472,10 @@ impl<W: ServerWire> Connection<W> {
     ) {
         while credit > 0 {
             if self.out.len() > FLUSH_BYTES {
-                self.stalled.push(index);
+                // Once, however often the peer grants credit meanwhile.
+                if !self.stalled.contains(&index) {
+                    self.stalled.push(index);
+                }
                 break;
             }
             let began = self.now;
@@ -471,7 +496,7 @@ impl<W: ServerWire> Connection<W> {
             }
             match item {
                 Some(Ok(item)) => {
-                    credit -= item.len().max(1) as i64;
+                    credit -= cost(&item) as i64;
                     self.wire.item(id, &item, &mut self.out);
                 }
                 None => return self.end_stream(index, Ok(items.trailers())),
@@ -631,14 +656,20 @@ impl<W: ServerWire> Connection<W> {
             let text = format!("the deadline of {} ms has passed on the server", allowed.as_millis());
             self.finish(index, Err(Status::deadline_exceeded(text)));
         }
-        let idle = self.shared.limits.idle_timeout();
+        let idle = self.settings.idle_timeout();
         let mut silent = self.last_read + idle;
         if silent <= self.now {
-            if std::mem::replace(&mut self.pinged, true) {
+            let pinged = match self.pinged {
+                Some(pinged) => pinged,
+                None => {
+                    self.wire.ping(&mut self.out);
+                    *self.pinged.insert(self.now)
+                }
+            };
+            silent = pinged + self.settings.keepalive_timeout();
+            if silent <= self.now {
                 return true;
             }
-            self.wire.ping(&mut self.out);
-            silent = self.now + self.shared.limits.keepalive_timeout();
         }
         if let Some(began) = self.draining {
             silent = silent.min(began + LINGER);
@@ -717,7 +748,7 @@ impl<W> Drop for Connection<W> {
 }
 
 /// A panic in a streaming handler ends its call, not the connection.
-fn guarded_next(
+pub(crate) fn guarded_next(
     items: Pin<&mut dyn crate::stream::Items>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes>>> {
