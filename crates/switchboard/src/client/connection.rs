@@ -5,11 +5,11 @@
 //! a system call, and on pinned workers nobody contends for it.
 
 use super::{
-    ClientMethod,
+    Channel, ClientMethod, Way,
     calls::{Answer, Calls, Entry, State, Stream},
 };
 use crate::{
-    Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Metadata, Origin, Result, Retry, Status,
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
@@ -21,7 +21,7 @@ use std::{
     io::IoSlice,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -46,6 +46,7 @@ pub(super) struct Connection {
     window: u32,
     /// Whether new calls may use it.
     usable: AtomicBool,
+    way: Weak<Way>,
 }
 
 struct Inner {
@@ -83,6 +84,7 @@ impl Connection {
         peer: String,
         limits: Limits,
         keepalive: Duration,
+        way: Weak<Way>,
     ) -> (Arc<Connection>, Task) {
         let mut wire = Client::new(limits);
         let mut out = Outbox::new();
@@ -106,6 +108,7 @@ impl Connection {
             wakes,
             window: limits.stream_window_bytes,
             usable: AtomicBool::new(true),
+            way,
         });
         let now = Instant::now();
         let task = Task {
@@ -118,6 +121,7 @@ impl Connection {
             ready: Vec::new(),
             wake: Vec::new(),
             last_read: now,
+            heard: false,
             pinged: None,
             alarm: None,
             sleep: None,
@@ -131,6 +135,14 @@ impl Connection {
 
     pub(super) fn is_usable(&self) -> bool {
         self.usable.load(Ordering::Relaxed)
+    }
+
+    /// The channel that a call goes to once more when it failed with `status` because this connection takes none
+    /// any more, and it surely did not begin.
+    #[cold]
+    pub(super) fn other_way(&self, status: &Status) -> Option<Channel> {
+        let moved = status.code() == Code::Unavailable && status.retry() == Retry::Safe && !self.is_usable();
+        if moved { self.way.upgrade().map(Channel) } else { None }
     }
 
     /// Takes no further call; the connection closes when those in flight have ended.
@@ -457,6 +469,7 @@ pub(super) struct Task {
     ready: Vec<u32>,
     wake: Vec<Waker>,
     last_read: Instant,
+    heard: bool,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -574,6 +587,7 @@ impl Task {
             Ok(_) => {}
         }
         self.last_read = Instant::now();
+        self.heard = true;
         runtime::traffic(self.last_read);
         let mut input = Input::new(std::mem::take(&mut self.input));
         let mut inner = self.connection.lock();
@@ -642,12 +656,23 @@ impl Task {
     }
 }
 
-impl Future for Task {
-    type Output = ();
+/// How a connection ended.
+pub(super) enum Ended {
+    /// The server had said something before.
+    Heard,
+    /// The server had said nothing, not even its preface.
+    Unheard(Status),
+}
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+impl Future for Task {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
-        this.turn(cx).map(|end| close(&this.connection, &end))
+        this.turn(cx).map(|end| {
+            close(&this.connection, &end);
+            if this.heard { Ended::Heard } else { Ended::Unheard(end) }
+        })
     }
 }
 

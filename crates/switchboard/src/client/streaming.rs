@@ -27,12 +27,18 @@ impl Begin {
         let inbound = Arc::new(Queue::new(ROOM));
         let channel = match &self.target {
             Target::Channel(channel) => Some(channel.clone()),
-            Target::Connection(_) => None,
+            Target::Connection(_) | Target::Sent => None,
         };
         match channel.as_ref().map(|channel| &*channel.0) {
             None | Some(Way::Remote(_)) => {
                 let connection = self.connection().await?;
-                connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
+                let sent = connection.stream(&self.request(), message.as_ref(), &inbound, outbound.clone());
+                if let Err(status) = sent {
+                    // Not sent: the connection was closed between the choice and now.
+                    self.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
+                    let connection = self.connection().await?;
+                    connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
+                }
             }
             Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());

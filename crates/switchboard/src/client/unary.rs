@@ -84,6 +84,8 @@ enum Raw {
 struct Sent {
     connection: Arc<Connection>,
     id: Option<CallId>,
+    /// What is sent once more, on another connection, when this one turns out to take no calls any more.
+    again: Option<(Begin, Bytes)>,
 }
 
 impl Drop for Sent {
@@ -118,6 +120,12 @@ impl Raw {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
+                    if let Err(status) = &answer {
+                        if let Some(moved) = sent.moved(status) {
+                            *self = moved;
+                            continue;
+                        }
+                    }
                     *self = Raw::Done;
                     return Poll::Ready(answer);
                 }
@@ -139,11 +147,22 @@ impl Raw {
         }
         let channel = match &begin.target {
             Target::Connection(connection) => {
-                let id = connection.unary(&begin.request(), &request, cx.waker())?;
-                let Target::Connection(connection) = begin.target else { unreachable!("matched above") };
-                return Ok(Raw::Waiting(Sent { connection, id: Some(id) }));
+                let id = connection.unary(&begin.request(), &request, cx.waker());
+                let Target::Connection(connection) = std::mem::replace(&mut begin.target, Target::Sent)
+                else {
+                    unreachable!("matched above")
+                };
+                let mut sent = Sent { connection, id: None, again: Some((begin, request)) };
+                return match id {
+                    Ok(id) => {
+                        sent.id = Some(id);
+                        Ok(Raw::Waiting(sent))
+                    }
+                    Err(status) => sent.moved(&status).ok_or(status),
+                };
             }
             Target::Channel(channel) => channel.clone(),
+            Target::Sent => unreachable!("a call begins once"),
         };
         match &*channel.0 {
             Way::Remote(_) => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
@@ -159,7 +178,19 @@ async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
     let connection = begin.connection().await?;
     let id = std::future::poll_fn(|cx| Poll::Ready(connection.unary(&begin.request(), &request, cx.waker())))
         .await?;
-    Ok(Sent { connection, id: Some(id) })
+    Ok(Sent { connection, id: Some(id), again: None })
+}
+
+impl Sent {
+    /// The call on its way to another connection, if it surely did not begin on this one. Once: the second
+    /// connection's answer stands. The timeout begins anew.
+    #[cold]
+    fn moved(&mut self, status: &Status) -> Option<Raw> {
+        let channel = self.connection.other_way(status)?;
+        let (mut begin, request) = self.again.take()?;
+        begin.target = Target::Channel(channel);
+        Some(Raw::Connecting(Box::pin(connect_and_send(begin, request))))
+    }
 }
 
 impl Begin {
@@ -178,6 +209,7 @@ impl Begin {
         let channel = match &self.target {
             Target::Connection(connection) => return Ok(connection.clone()),
             Target::Channel(channel) => channel,
+            Target::Sent => return Err(Status::internal("a call was sent twice")),
         };
         let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("a local channel has no connections"));
@@ -229,7 +261,9 @@ impl OnewayCall {
             }
         }
         let connection = self.begin.connection().await?;
-        connection.oneway(&self.begin.request(), &request)
+        let Err(status) = connection.oneway(&self.begin.request(), &request) else { return Ok(()) };
+        self.begin.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
+        self.begin.connection().await?.oneway(&self.begin.request(), &request)
     }
 }
 
