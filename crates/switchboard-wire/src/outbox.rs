@@ -111,10 +111,11 @@ impl Outbox {
         })
     }
 
-    /// Takes memory for the tail from a pool.
-    pub fn adopt(&mut self, buffer: BytesMut) {
+    /// Takes memory for the tail from a pool, if it has none.
+    #[inline]
+    pub fn adopt(&mut self, lend: impl FnOnce() -> BytesMut) {
         if self.tail.capacity() == 0 {
-            self.tail = buffer;
+            self.tail = lend();
         }
     }
 

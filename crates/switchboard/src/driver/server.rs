@@ -41,6 +41,8 @@ const PARTS_MAX: usize = 64;
 const WINDOW_MAX: u32 = 8;
 /// A method whose handlers hold the turn for longer is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
+/// After so long without traffic a connection gives back what its calls used.
+const CALM: Duration = Duration::from_secs(1);
 /// After the last reply of a draining connection, how long the client gets to close it.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -70,6 +72,8 @@ pub(crate) struct Connection<W> {
     last_read: Instant,
     /// When the peer was asked for a sign of life that has not come.
     pinged: Option<Instant>,
+    /// Places of calls may be left; an alarm is set for giving them back.
+    roomy: bool,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     draining: Option<Instant>,
@@ -120,6 +124,7 @@ impl<W: ServerWire> Connection<W> {
             window: None,
             last_read: now,
             pinged: None,
+            roomy: false,
             alarm: Some(now + settings.idle_timeout()),
             sleep: None,
             draining: None,
@@ -135,6 +140,7 @@ impl<W: ServerWire> Connection<W> {
         self.now = Instant::now();
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
+        self.out.adopt(net::lend);
         if self.draining.is_none() && self.shared.draining.load(Ordering::Relaxed) {
             self.draining = Some(self.now);
             self.wire.drain("the server is going away", &mut self.out);
@@ -677,8 +683,27 @@ impl<W: ServerWire> Connection<W> {
                 silent = self.now + LINGER;
             }
         }
-        self.alarm = Some(next.map_or(silent, |next| next.min(silent)));
+        let mut alarm = next.map_or(silent, |next| next.min(silent));
+        if self.roomy {
+            if self.last_read + CALM <= self.now && self.calls.len() == 0 {
+                self.shrink();
+            } else {
+                alarm = alarm.min(self.now + CALM);
+            }
+        }
+        self.alarm = Some(alarm);
         false
+    }
+
+    /// Gives back what the calls used; the next one begins anew.
+    fn shrink(&mut self) {
+        self.roomy = false;
+        self.calls.shrink();
+        for dispatch in self.dispatches.iter_mut().flatten() {
+            dispatch.shrink();
+        }
+        self.ready = Vec::new();
+        self.stalled = Vec::new();
     }
 
     /// Writes the outbox; says whether everything went out. While more input is at hand only a large outbox is
@@ -715,6 +740,11 @@ impl<W: ServerWire> Connection<W> {
 
     /// Makes the next timer wake the task.
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.roomy && self.calls.has_room() {
+            self.roomy = true;
+            let calm = self.now + CALM;
+            self.alarm = Some(self.alarm.map_or(calm, |alarm| alarm.min(calm)));
+        }
         if self.draining.is_some() && self.calls.len() == 0 {
             let linger = self.now + LINGER;
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));

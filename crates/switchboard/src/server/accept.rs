@@ -132,7 +132,8 @@ async fn serve(
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
-            crate::http::serve(io, first, peer, shared, &limits, shard).await
+            // Boxed, or every native connection would have room for one of HTTP.
+            Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await
         }
         _ => {}
     }
