@@ -34,6 +34,7 @@ pub static PROBE: ServiceInfo = ServiceInfo {
         MethodInfo::new("Relay", Kind::Unary),
         MethodInfo::new("Block", Kind::Unary),
         MethodInfo::new("Tally", Kind::ClientStream),
+        MethodInfo::new("Mirror", Kind::Unary),
     ],
     descriptor: &[],
 };
@@ -57,6 +58,7 @@ methods! {
     RELAY 9 "test.Probe/Relay";
     BLOCK 10 "test.Probe/Block";
     TALLY 11 "test.Probe/Tally";
+    MIRROR 12 "test.Probe/Mirror";
     UNKNOWN 0 "test.Probe/Unknown";
 }
 
@@ -224,6 +226,10 @@ impl Service for Probe {
                 }
                 Ok(Reply::one(encode(&(messages, bytes), codec)?, cx))
             }
+            12 => {
+                let (bytes, cx) = call.into_one()?;
+                Ok(Reply::one(bytes, cx))
+            }
             other => Err(Status::unimplemented(format!("no method number {other}"))),
         }
     }
@@ -245,6 +251,12 @@ pub async fn ask<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
     request: &Q,
 ) -> Result<R> {
     call(channel, method, request).await.map(switchboard::Response::into_inner)
+}
+
+/// The same bytes back, read by no codec.
+pub async fn mirror(channel: &Channel, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let call = channel.unary(&MIRROR, Codec::Postcard, Ok(bytes.into()), |_, reply| Ok(reply));
+    call.await.map(|reply| reply.to_vec())
 }
 
 pub fn count(channel: &Channel, count: u32, size: usize) -> switchboard::ServerStreamCall<Vec<u8>> {
