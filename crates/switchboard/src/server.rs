@@ -34,6 +34,7 @@ pub struct Server {
     services: Vec<Arc<dyn ErasedService>>,
     listeners: Vec<(String, Vec<(Limit, u64)>)>,
     limits: Limits,
+    method_limits: Vec<(String, u32)>,
     mistakes: Vec<Error>,
 }
 
@@ -50,6 +51,7 @@ impl Server {
             services: Vec::new(),
             listeners: Vec::new(),
             limits: Limits::default(),
+            method_limits: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -76,6 +78,24 @@ impl Server {
         if let Err(error) = self.limits.set(limit, value, Source::Server) {
             self.mistakes.push(error);
         }
+        self
+    }
+
+    /// Sets a limit for one method, `package.Service/Method`, above or below that of the server and its listeners.
+    /// Methods have one limit of their own: [`Limit::MessageBytesMax`], for request messages.
+    pub fn method_limit(mut self, method: impl Into<String>, limit: Limit, value: u64) -> Server {
+        let method = method.into();
+        let mut checked = Limits::default();
+        if limit != Limit::MessageBytesMax {
+            let text = format!(
+                "{} cannot be set for one method ({method}): only message_bytes_max can",
+                limit.name()
+            );
+            self.mistakes.push(Error::config(text));
+        } else if let Err(error) = checked.set(limit, value, Source::Server) {
+            self.mistakes.push(error);
+        }
+        self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
         self
     }
 
@@ -121,6 +141,11 @@ impl Server {
         let mut table = MethodTable::default();
         for service in &self.services {
             table.add(service.info()).map_err(Error::config)?;
+        }
+        for (method, bytes) in &self.method_limits {
+            table
+                .limit_messages(method, *bytes)
+                .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
         let table = Arc::new(table);
         let shared = Arc::new(Shared {

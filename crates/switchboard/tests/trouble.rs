@@ -542,7 +542,7 @@ async fn panic_in_a_stream_ends_that_call() {
     let status = count(&channel, 666, 1).await.unwrap().next().await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::Internal, "handler panicked"));
     let upload = sum(&channel).await.unwrap();
-    upload.send(666).await.unwrap();
+    upload.send(666_666).await.unwrap();
     let status = upload.finish().await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::Internal, "handler panicked"));
     ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8]).await.unwrap();

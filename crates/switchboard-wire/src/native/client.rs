@@ -45,7 +45,7 @@ impl Client {
     /// Writes the preface; once, before anything else.
     pub fn greet(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.greeted, true) {
-            frame::put_preface(&self.limits, out);
+            frame::put_preface(&self.limits, self.limits.message_bytes_max, out);
         }
     }
 
@@ -146,7 +146,7 @@ impl Client {
     #[inline]
     pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
         loop {
-            let header = match self.framer.next(input, &self.limits)? {
+            let header = match self.framer.next(input, &self.limits, |_| self.limits.message_bytes_max)? {
                 Next::Wait => return Ok(None),
                 Next::Frame(header) => header,
                 Next::TooLarge(header) => match header.kind {

@@ -94,10 +94,10 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (codec, decode) = (self.begin.codec, self.decode);
+        let (codec, decode, bytes_max) = (self.begin.codec, self.decode, self.begin.reply_bytes_max);
         Box::pin(async move {
             let inbound = self.begin.stream(Some(self.request?), None).await?;
-            Ok(Receiver::new(inbound, codec, decode))
+            Ok(Receiver::new(inbound, codec, decode, bytes_max))
         })
     }
 }
@@ -127,12 +127,12 @@ impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let codec = self.begin.codec;
+        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
             let outbound = Arc::new(Queue::new(ROOM));
             let sender = Sender::new(outbound.clone(), codec, self.encode, true);
             let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode) })
+            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode, bytes_max) })
         })
     }
 }
@@ -196,12 +196,12 @@ impl<Q: 'static, R: 'static> IntoFuture for BidiCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let codec = self.begin.codec;
+        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
             let outbound = Arc::new(Queue::new(ROOM));
             let sender = Sender::new(outbound.clone(), codec, self.encode, true);
             let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok((sender, Receiver::new(inbound, codec, self.decode)))
+            Ok((sender, Receiver::new(inbound, codec, self.decode, bytes_max)))
         })
     }
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Codec, Metadata, Reply, Result, Status,
     call::{ReplyBody, RequestBody},
+    stream::check_reply,
 };
 use bytes::Bytes;
 use std::{
@@ -44,7 +45,12 @@ impl<R> IntoFuture for UnaryCall<R> {
     type IntoFuture = UnaryFuture<R>;
 
     fn into_future(self) -> UnaryFuture<R> {
-        UnaryFuture { decode: self.decode, codec: self.begin.codec, raw: Raw::new(self.begin, self.request) }
+        UnaryFuture {
+            decode: self.decode,
+            codec: self.begin.codec,
+            reply_bytes_max: self.begin.reply_bytes_max,
+            raw: Raw::new(self.begin, self.request),
+        }
     }
 }
 
@@ -53,6 +59,7 @@ impl<R> IntoFuture for UnaryCall<R> {
 pub struct UnaryFuture<R> {
     raw: Raw,
     codec: Codec,
+    reply_bytes_max: usize,
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
@@ -62,6 +69,7 @@ impl<R> Future for UnaryFuture<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = std::task::ready!(self.raw.poll(cx))?;
+        check_reply(&answer.item, self.reply_bytes_max)?;
         let message = (self.decode)(self.codec, answer.item)?;
         Poll::Ready(Ok(Response {
             message,
@@ -120,11 +128,11 @@ impl Raw {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
-                    if let Err(status) = &answer {
-                        if let Some(moved) = sent.moved(status) {
-                            *self = moved;
-                            continue;
-                        }
+                    if let Err(status) = &answer
+                        && let Some(moved) = sent.moved(status)
+                    {
+                        *self = moved;
+                        continue;
                     }
                     *self = Raw::Done;
                     return Poll::Ready(answer);

@@ -408,10 +408,17 @@ impl<W: ServerWire> Connection<W> {
 
     fn item(&mut self, id: CallId, item: Bytes) {
         let Some(index) = self.calls.find(id) else { return };
-        let Some(queue) = self.calls.get_mut(index).and_then(|call| call.inbound.clone()) else { return };
+        let Some(parked) = self.calls.get_mut(index) else { return };
+        let (method, Some(queue)) = (parked.method, parked.inbound.clone()) else { return };
+        let general = self.limits.message_bytes_max;
+        let message_max = self.shared.table.message_bytes_max(method, general) as usize;
+        if item.len() > message_max {
+            let status = self.shared.table.too_large(method, item.len() as u32, general);
+            return self.finish(index, Err(status));
+        }
         let waiting = queue.push_now(item);
         // One message may overdraw the window, further ones are the peer's fault.
-        let window = self.limits.stream_window_bytes as usize + self.limits.message_bytes_max as usize;
+        let window = self.limits.stream_window_bytes as usize + message_max;
         if waiting > window {
             let text = format!(
                 "{waiting} bytes sent ahead of the reader, more than the window (stream_window_bytes)"

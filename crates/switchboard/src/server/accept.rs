@@ -133,7 +133,7 @@ async fn serve(
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             // Boxed, or every native connection would have room for one of HTTP.
-            Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await
+            Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await;
         }
         _ => {}
     }

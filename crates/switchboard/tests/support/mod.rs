@@ -181,7 +181,7 @@ impl Service for Probe {
                 let mut input = Receiver::of_request(raw, codec, decode::<u64>);
                 let mut sum = 0u64;
                 while let Some(n) = input.next().await? {
-                    assert_ne!(n, 666, "a reader that panics");
+                    assert_ne!(n, 666_666, "a reader that panics");
                     sum += n;
                 }
                 Ok(Reply::one(encode(&sum, codec)?, cx))
