@@ -48,6 +48,11 @@ impl Input {
         self.at += n;
     }
 
+    /// Steps back over `n` bytes that were just stepped over.
+    pub(crate) fn unskip(&mut self, n: usize) {
+        self.at -= n;
+    }
+
     /// Takes `n` bytes: small ones as a copy, large ones as a share of the buffer.
     ///
     /// # Panics

@@ -111,7 +111,7 @@ impl Outbox {
         })
     }
 
-    /// Takes memory for the tail from a pool, if it has none.
+    /// Takes memory for the tail from a pool if it has none: growing from nothing would copy every batch anew.
     #[inline]
     pub fn adopt(&mut self, lend: impl FnOnce() -> BytesMut) {
         if self.tail.capacity() == 0 {

@@ -82,6 +82,21 @@ pub struct Head {
     pub oneway: bool,
 }
 
+/// A call of the plainest kind: one message, no metadata.
+#[derive(Debug)]
+pub struct Opened {
+    /// Number of the call.
+    pub id: CallId,
+    /// The method.
+    pub method: MethodId,
+    /// How the messages are to be read and written.
+    pub codec: Codec,
+    /// Time that is left for the call.
+    pub timeout: Option<Duration>,
+    /// The only request message.
+    pub first: Bytes,
+}
+
 /// What arrived at a server.
 #[derive(Debug)]
 pub enum ServerEvent {
@@ -187,6 +202,13 @@ pub enum ClientEvent {
 pub trait ServerWire: Send {
     /// The name in metrics and messages.
     fn name(&self) -> &'static str;
+
+    /// Takes the next call if it is of the plainest kind: unary, without metadata, all of it there. Everything else
+    /// is for [`recv`](Self::recv). Such calls come in runs, and an event costs more than the frame itself.
+    #[inline(always)]
+    fn next_call(&mut self, _input: &mut Input) -> Option<Opened> {
+        None
+    }
 
     /// Takes the next whole unit from `input`; none means that more bytes are needed.
     ///

@@ -167,8 +167,8 @@ enum Target {
     Channel(Channel),
     /// This connection was ready when the call was made.
     Connection(Arc<connection::Connection>),
-    /// The call was sent, and its connection is kept beside it.
-    Sent,
+    /// The call was begun.
+    Nowhere,
 }
 
 impl Begin {

@@ -130,8 +130,13 @@ impl Runtime {
     }
 }
 
+/// Tasks that are polled before the sockets are looked at again. With thousands of callers a look at every 61st, as
+/// by default, cuts the batches that one system call carries; 256 take about 50 us.
+const EVENT_INTERVAL: u32 = 256;
+
 fn single() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
+        .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()
         .expect("the operating system gives an epoll instance")

@@ -19,15 +19,17 @@ use std::{
 use tokio::time;
 
 /// Calls one after the other until the tally says that it is over.
-pub(super) async fn closed_loop(mut caller: impl Caller, tally: Rc<Tally>) {
+///
+/// The tally is the [worker's](set_tally): a future that held one could not be sent to a runtime that asks for that.
+pub(super) async fn closed_loop(mut caller: impl Caller) {
     let mut patience = Patience::new();
     let mut from = Instant::now();
-    while tally.admit(from) {
+    while with_tally(|tally| tally.admit(from)) {
         let outcome = caller.call().await;
         // The clock is read once a call: the end of one is the start of the next.
         let now = Instant::now();
         let failed = outcome.is_err();
-        tally.note(from, now, outcome);
+        with_tally(|tally| tally.note(from, now, outcome));
         from = now;
         if failed {
             if patience.lost().await {
@@ -53,6 +55,19 @@ pub(super) async fn open_loop(mut caller: impl Caller, arrivals: Rc<Arrivals>, t
             return;
         }
     }
+}
+
+thread_local! {
+    static TALLY: RefCell<Option<Rc<Tally>>> = const { RefCell::new(None) };
+}
+
+/// Makes `tally` the one that callers of this worker count in.
+pub(super) fn set_tally(tally: Rc<Tally>) {
+    TALLY.set(Some(tally));
+}
+
+fn with_tally<T>(count: impl FnOnce(&Tally) -> T) -> T {
+    TALLY.with_borrow(|tally| count(tally.as_ref().expect("callers start after their worker's tally is set")))
 }
 
 /// What callers of one worker have counted, and when they are to stop.

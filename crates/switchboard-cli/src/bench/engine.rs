@@ -151,6 +151,7 @@ async fn work<L: Load>(
         Until::Calls(_) => None,
     };
     let tally = Rc::new(Tally::new(begin, end, share.calls.unwrap_or(u64::MAX), done));
+    callers::set_tally(tally.clone());
     let arrivals = share.arrivals.zip(end).map(|((first, interval), end)| {
         let arrivals = Rc::new(Arrivals::new(start + first, interval));
         tokio::task::spawn_local(callers::pace(arrivals.clone(), end));
@@ -163,7 +164,7 @@ async fn work<L: Load>(
                 Some(arrivals) => {
                     tokio::task::spawn_local(callers::open_loop(caller, arrivals.clone(), tally.clone()))
                 }
-                None => tokio::task::spawn_local(callers::closed_loop(caller, tally.clone())),
+                None => L::spawn(caller),
             }
         })
         .collect();

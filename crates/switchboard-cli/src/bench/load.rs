@@ -2,6 +2,9 @@
 //!
 //! Everything is dispatched statically: a boxed future would cost a tenth of the floor's whole call.
 
+use super::callers;
+use tokio::task::JoinHandle;
+
 /// A kind of call and the server to send it to; each worker gets a clone.
 pub(super) trait Load: Clone + Send + 'static {
     /// A connection that callers of one worker share.
@@ -16,6 +19,11 @@ pub(super) trait Load: Clone + Send + 'static {
 
     /// A caller with one request outstanding at most on `connection`.
     fn caller(&self, connection: &Self::Connection) -> Self::Caller;
+
+    /// Starts the closed loop of `caller` on this worker, in the way that suits its futures best.
+    fn spawn(caller: Self::Caller) -> JoinHandle<()> {
+        tokio::task::spawn_local(callers::closed_loop(caller))
+    }
 }
 
 /// Makes one call after the other.

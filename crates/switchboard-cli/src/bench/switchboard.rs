@@ -1,6 +1,7 @@
 //! Switchboard as a subject: its server, and callers on its generated client.
 
 use super::{
+    callers,
     load::{Caller, Load},
     options::ServerArgs,
     process,
@@ -12,6 +13,7 @@ use crate::services::{
 use ::switchboard::{Channel, Limit, Runtime};
 use bytes::Bytes;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,6 +68,10 @@ impl Load for Echo {
         let request = EchoMessage { payload: Some(self.payload.to_vec()), ..Default::default() };
         EchoCaller { client: client.clone(), request }
     }
+
+    fn spawn(caller: EchoCaller) -> JoinHandle<()> {
+        tokio::spawn(callers::closed_loop(caller))
+    }
 }
 
 struct EchoCaller {
@@ -100,6 +106,10 @@ impl Load for Message {
 
     fn caller(&self, client: &BenchClient) -> MessageCaller {
         MessageCaller { client: client.clone(), request: benchmark_message() }
+    }
+
+    fn spawn(caller: MessageCaller) -> JoinHandle<()> {
+        tokio::spawn(callers::closed_loop(caller))
     }
 }
 

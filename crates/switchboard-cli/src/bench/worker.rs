@@ -41,6 +41,7 @@ where
         .name(name.to_owned())
         .spawn(move || {
             let runtime = runtime::Builder::new_current_thread()
+                .event_interval(256)
                 .enable_all()
                 .build()
                 .map_err(|error| format!("cannot start a runtime: {error}"))?;

@@ -139,6 +139,19 @@ impl Client {
         self.peer.window
     }
 
+    /// Takes the next reply if that is what comes next and all of it is there; everything else is for
+    /// [`recv`](Self::recv). Replies come in runs, and an event costs more than the reply itself.
+    #[inline(always)]
+    pub fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
+        if header.has(flag::COMPRESSED) {
+            // Not taken here: `recv` says why.
+            input.unskip(frame::HEADER_LEN);
+            return None;
+        }
+        Some((header.id, input.take(header.len as usize)))
+    }
+
     /// Takes the next whole unit from `input`; none means that more bytes are needed.
     ///
     /// # Errors

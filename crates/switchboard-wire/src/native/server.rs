@@ -3,7 +3,7 @@
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Status,
-    wire::{CallId, Codec, Head, ServerEvent, ServerWire},
+    wire::{CallId, Codec, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -198,6 +198,30 @@ fn frame_text(name: &[u8]) -> &[u8] {
 impl ServerWire for Server {
     fn name(&self) -> &'static str {
         "native"
+    }
+
+    #[inline(always)]
+    fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
+        let max = self.limits.message_bytes_max;
+        let header = self.framer.next_of(kind::CALL, input, self.table.largest_message(max))?;
+        let body = &input.rest()[..header.len as usize];
+        let plain = body.first_chunk::<CALL_FIXED>().and_then(|fixed| {
+            let method = *self.methods.get(usize::from(header.aux))?.as_ref()?.as_ref().ok()?;
+            let codec = Codec::from_number(fixed[4])?;
+            // Encoding, metadata and every other flag are for `recv`.
+            let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.draining;
+            let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
+            let fits = body.len() - CALL_FIXED <= self.table.message_bytes_max(method, max) as usize;
+            (usual && fits).then_some((method, codec, timeout_ms))
+        });
+        let Some((method, codec, timeout_ms)) = plain else {
+            input.unskip(frame::HEADER_LEN);
+            return None;
+        };
+        input.skip(CALL_FIXED);
+        let first = input.take(header.len as usize - CALL_FIXED);
+        let timeout = (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
+        Some(Opened { id: header.id, method, codec, timeout, first })
     }
 
     #[inline]

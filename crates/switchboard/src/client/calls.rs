@@ -28,12 +28,20 @@ pub(super) struct Entry {
 }
 
 pub(super) enum State {
-    /// Waits for its only reply.
-    Unary { waker: Option<Waker>, head: Option<Box<Metadata>>, item: Option<Bytes> },
-    /// The reply is there and its caller was woken.
-    Done(Result<Answer, Status>),
+    /// Waits for its only reply, or has it and its caller was woken.
+    Unary(Unary),
     /// Messages go both ways until both ends have ended.
     Stream(Stream),
+}
+
+/// Parts are put here as they come; `end` comes last.
+#[derive(Default)]
+pub(super) struct Unary {
+    pub(super) waker: Option<Waker>,
+    pub(super) item: Option<Bytes>,
+    pub(super) head: Option<Box<Metadata>>,
+    pub(super) trailers: Option<Box<Metadata>>,
+    pub(super) end: Option<Result<(), Status>>,
 }
 
 pub(super) struct Stream {
@@ -47,7 +55,7 @@ pub(super) struct Stream {
 pub(super) struct Answer {
     pub(super) item: Bytes,
     pub(super) head: Option<Box<Metadata>>,
-    pub(super) trailers: Metadata,
+    pub(super) trailers: Option<Box<Metadata>>,
 }
 
 impl Calls {
@@ -103,7 +111,7 @@ mod tests {
 
     #[test]
     fn late_numbers_do_not_reach_the_successor() {
-        let entry = || Entry { deadline: None, state: State::Done(Err(Status::canceled(""))) };
+        let entry = || Entry { deadline: None, state: State::Unary(Unary::default()) };
         let mut calls = Calls::default();
         let first = calls.insert(entry());
         assert!(calls.remove(first).is_some());

@@ -6,7 +6,7 @@
 
 use super::{
     Channel, ClientMethod, Way,
-    calls::{Answer, Calls, Entry, State, Stream},
+    calls::{Answer, Calls, Entry, State, Stream, Unary},
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
@@ -156,7 +156,7 @@ impl Connection {
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
     #[inline]
     pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
-        let state = State::Unary { waker: Some(waker.clone()), head: None, item: None };
+        let state = State::Unary(Unary { waker: Some(waker.clone()), ..Unary::default() });
         let mut inner = self.lock();
         inner.open(request, Some(message), false, false, state)
     }
@@ -164,7 +164,7 @@ impl Connection {
     /// Sends a one-way call.
     pub(super) fn oneway(&self, request: &Request<'_>, message: &Bytes) -> Result<()> {
         let mut inner = self.lock();
-        let state = State::Done(Err(Status::canceled("one-way")));
+        let state = State::Unary(Unary::default());
         let id = inner.open(request, Some(message), false, true, state)?;
         inner.calls.remove(id);
         Ok(())
@@ -196,26 +196,31 @@ impl Connection {
     #[inline]
     pub(super) fn poll_unary(&self, id: CallId, cx: &Context<'_>) -> Poll<Result<Answer>> {
         let mut inner = self.lock();
-        match inner.calls.get_mut(id).map(|entry| &mut entry.state) {
-            Some(State::Unary { waker, .. }) => {
-                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
+        let Some(Entry { state: State::Unary(call), .. }) = inner.calls.get_mut(id) else {
+            return Poll::Ready(Err(Status::internal("a call lost its place")));
+        };
+        let answer = match call.end.take() {
+            None => {
+                if !call.waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                    call.waker = Some(cx.waker().clone());
                 }
-                Poll::Pending
+                return Poll::Pending;
             }
-            Some(State::Done(_)) => match inner.calls.remove(id).map(|entry| entry.state) {
-                Some(State::Done(answer)) => Poll::Ready(answer),
-                _ => Poll::Ready(Err(Status::internal("a call lost its answer"))),
+            Some(Err(status)) => Err(status),
+            Some(Ok(())) => match call.item.take() {
+                Some(item) => Ok(Answer { item, head: call.head.take(), trailers: call.trailers.take() }),
+                None => Err(Status::internal("the server ended a unary call without a reply")),
             },
-            _ => Poll::Ready(Err(Status::internal("a call lost its place"))),
-        }
+        };
+        inner.calls.remove(id);
+        Poll::Ready(answer)
     }
 
     /// Gives up on a call; nothing when it has ended.
     pub(super) fn cancel(&self, id: CallId) {
         let mut inner = self.lock();
         match inner.calls.remove(id) {
-            None | Some(Entry { state: State::Done(_), .. }) => {}
+            None | Some(Entry { state: State::Unary(Unary { end: Some(_), .. }), .. }) => {}
             Some(_) => {
                 let Inner { wire, out, .. } = &mut *inner;
                 wire.cancel(id, out);
@@ -284,34 +289,37 @@ impl Inner {
         }
     }
 
+    /// Puts a reply where its caller looks for it.
+    #[inline(always)]
+    fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
+        match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+            Some(State::Unary(call)) => {
+                call.item = Some(item);
+                call.end = Some(Ok(()));
+                wake.extend(call.waker.take());
+            }
+            Some(State::Stream(stream)) => {
+                stream.inbound.push_now(item);
+                self.end_stream(id, Ok(Metadata::new()));
+            }
+            None => {}
+        }
+    }
+
     /// Handles one event; wakers go into `wake`.
     #[inline]
     fn event(&mut self, event: ClientEvent, wake: &mut Vec<Waker>) {
         match event {
-            ClientEvent::Reply { id, item } => match self.calls.get_mut(id) {
-                Some(Entry { state, .. }) => match state {
-                    State::Unary { waker, head, .. } => {
-                        wake.extend(waker.take());
-                        let head = head.take();
-                        *state = State::Done(Ok(Answer { item, head, trailers: Metadata::new() }));
-                    }
-                    State::Stream(stream) => {
-                        stream.inbound.push_now(item);
-                        self.end_stream(id, Ok(Metadata::new()));
-                    }
-                    State::Done(_) => {}
-                },
-                None => {}
-            },
+            ClientEvent::Reply { id, item } => self.reply(id, item, wake),
             ClientEvent::Head { id, metadata } => {
                 match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-                    Some(State::Unary { head, .. }) => *head = Some(Box::new(metadata)),
+                    Some(State::Unary(call)) => call.head = Some(Box::new(metadata)),
                     Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
-                    _ => {}
+                    None => {}
                 }
             }
             ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-                Some(State::Unary { item: first, .. }) => *first = Some(item),
+                Some(State::Unary(call)) => call.item = Some(item),
                 Some(State::Stream(stream)) => {
                     let waiting = stream.inbound.push_now(item);
                     if waiting > self.window_max {
@@ -322,19 +330,17 @@ impl Inner {
                         self.end_stream(id, Err(Status::resource_exhausted(text)));
                     }
                 }
-                _ => {}
+                None => {}
             },
-            ClientEvent::End { id, end } => match self.calls.get_mut(id) {
-                Some(Entry { state: State::Stream(_), .. }) => self.end_stream(id, end),
-                Some(Entry { state, .. }) => {
-                    if let State::Unary { waker, head, item } = state {
-                        wake.extend(waker.take());
-                        let answer = end.and_then(|trailers| match item.take() {
-                            Some(item) => Ok(Answer { item, head: head.take(), trailers }),
-                            None => Err(Status::internal("the server ended a unary call without a reply")),
-                        });
-                        *state = State::Done(answer);
-                    }
+            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+                Some(State::Stream(_)) => self.end_stream(id, end),
+                Some(State::Unary(call)) => {
+                    wake.extend(call.waker.take());
+                    call.end = Some(end.map(|trailers| {
+                        if !trailers.is_empty() {
+                            call.trailers = Some(Box::new(trailers));
+                        }
+                    }));
                 }
                 None => {}
             },
@@ -447,11 +453,9 @@ impl Inner {
     fn fail(&mut self, id: CallId, status: Status, wake: &mut Vec<Waker>) {
         match self.calls.get_mut(id).map(|entry| &mut entry.state) {
             Some(State::Stream(_)) => self.end_stream(id, Err(status)),
-            Some(state @ State::Unary { .. }) => {
-                if let State::Unary { waker, .. } = state {
-                    wake.extend(waker.take());
-                }
-                *state = State::Done(Err(status));
+            Some(State::Unary(call)) if call.end.is_none() => {
+                wake.extend(call.waker.take());
+                call.end = Some(Err(status));
             }
             _ => {}
         }
@@ -592,6 +596,9 @@ impl Task {
         let mut input = Input::new(std::mem::take(&mut self.input));
         let mut inner = self.connection.lock();
         let fatal = loop {
+            while let Some((id, item)) = inner.wire.next_reply(&mut input) {
+                inner.reply(id, item, &mut self.wake);
+            }
             let Inner { wire, out, .. } = &mut *inner;
             match wire.recv(&mut input, out) {
                 Ok(Some(event)) => inner.event(event, &mut self.wake),

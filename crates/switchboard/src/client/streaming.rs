@@ -27,7 +27,7 @@ impl Begin {
         let inbound = Arc::new(Queue::new(ROOM));
         let channel = match &self.target {
             Target::Channel(channel) => Some(channel.clone()),
-            Target::Connection(_) | Target::Sent => None,
+            Target::Connection(_) | Target::Nowhere => None,
         };
         match channel.as_ref().map(|channel| &*channel.0) {
             None | Some(Way::Remote(_)) => {
@@ -59,7 +59,9 @@ impl Begin {
                             Ok(answer) => {
                                 into.set_head(answer.head.map_or_else(Metadata::new, |head| *head));
                                 into.push_now(answer.item);
-                                into.finish(Ok(answer.trailers));
+                                into.finish(Ok(answer
+                                    .trailers
+                                    .map_or_else(Metadata::new, |trailers| *trailers)));
                             }
                             Err(status) => into.finish(Err(status)),
                         }

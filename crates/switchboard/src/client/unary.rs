@@ -74,14 +74,23 @@ impl<R> Future for UnaryFuture<R> {
         Poll::Ready(Ok(Response {
             message,
             metadata: answer.head.map_or_else(Metadata::new, |head| *head),
-            trailers: answer.trailers,
+            trailers: answer.trailers.map_or_else(Metadata::new, |trailers| *trailers),
         }))
     }
 }
 
 /// A unary call before its reply is read as a type.
-enum Raw {
-    Start(Option<(Begin, Result<Bytes>)>),
+struct Raw {
+    /// What is sent, and sent once more when its first connection turns out to take no calls any more.
+    begin: Begin,
+    request: Result<Bytes>,
+    stage: Stage,
+    /// What is to be sent was handed on: it cannot be sent again.
+    moved_on: bool,
+}
+
+enum Stage {
+    Start,
     Connecting(Pin<Box<dyn Future<Output = Result<Sent>> + Send>>),
     Waiting(Sent),
     Local(Pin<Box<dyn Future<Output = Result<Answer>> + Send>>),
@@ -92,8 +101,6 @@ enum Raw {
 struct Sent {
     connection: Arc<Connection>,
     id: Option<CallId>,
-    /// What is sent once more, on another connection, when this one turns out to take no calls any more.
-    again: Option<(Begin, Bytes)>,
 }
 
 impl Drop for Sent {
@@ -107,78 +114,106 @@ impl Drop for Sent {
 
 impl Raw {
     fn new(begin: Begin, request: Result<Bytes>) -> Raw {
-        Raw::Start(Some((begin, request)))
+        Raw { begin, request, stage: Stage::Start, moved_on: false }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
         loop {
-            match self {
-                Raw::Start(start) => {
-                    let (begin, request) = start.take().expect("a call begins once");
-                    *self = Raw::begin(begin, request, cx)?;
-                    if let Raw::Waiting(_) = self {
+            match &mut self.stage {
+                Stage::Start => {
+                    let next = self.begin(cx);
+                    let waits = matches!(next, Ok(Stage::Waiting(_)));
+                    self.stage = match next {
+                        Ok(next) => next,
+                        Err(status) => {
+                            self.stage = Stage::Done;
+                            return Poll::Ready(Err(status));
+                        }
+                    };
+                    if waits {
                         return Poll::Pending;
                     }
                 }
-                Raw::Connecting(sent) => {
+                Stage::Connecting(sent) => {
                     let sent = std::task::ready!(sent.as_mut().poll(cx))?;
-                    *self = Raw::Waiting(sent);
+                    self.stage = Stage::Waiting(sent);
                 }
-                Raw::Waiting(sent) => {
+                Stage::Waiting(sent) => {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
+                    let Stage::Waiting(sent) = std::mem::replace(&mut self.stage, Stage::Done) else {
+                        unreachable!("matched above")
+                    };
                     if let Err(status) = &answer
-                        && let Some(moved) = sent.moved(status)
+                        && let Some(moved) = self.moved(&sent.connection, status)
                     {
-                        *self = moved;
+                        self.stage = moved;
                         continue;
                     }
-                    *self = Raw::Done;
                     return Poll::Ready(answer);
                 }
-                Raw::Local(answer) => {
+                Stage::Local(answer) => {
                     let answer = std::task::ready!(answer.as_mut().poll(cx));
-                    *self = Raw::Done;
+                    self.stage = Stage::Done;
                     return Poll::Ready(answer);
                 }
-                Raw::Done => panic!("a call was polled after its answer"),
+                Stage::Done => panic!("a call was polled after its answer"),
             }
         }
     }
 
     /// Sends the call if there is a connection, else begins to wait for one.
-    fn begin(mut begin: Begin, request: Result<Bytes>, cx: &Context<'_>) -> Result<Raw> {
-        let request = request?;
-        if let Some(mistake) = begin.mistake.take() {
+    #[inline(always)]
+    fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
+        let request = match &self.request {
+            Ok(request) => request,
+            Err(status) => return Err(status.clone()),
+        };
+        if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
         }
-        let channel = match &begin.target {
-            Target::Connection(connection) => {
-                let id = connection.unary(&begin.request(), &request, cx.waker());
-                let Target::Connection(connection) = std::mem::replace(&mut begin.target, Target::Sent)
-                else {
-                    unreachable!("matched above")
-                };
-                let mut sent = Sent { connection, id: None, again: Some((begin, request)) };
-                return match id {
-                    Ok(id) => {
-                        sent.id = Some(id);
-                        Ok(Raw::Waiting(sent))
-                    }
-                    Err(status) => sent.moved(&status).ok_or(status),
-                };
-            }
-            Target::Channel(channel) => channel.clone(),
-            Target::Sent => unreachable!("a call begins once"),
+        let Target::Connection(connection) = &self.begin.target else { return self.begin_slowly() };
+        let id = connection.unary(&self.begin.request(), request, cx.waker());
+        let Target::Connection(connection) = std::mem::replace(&mut self.begin.target, Target::Nowhere)
+        else {
+            unreachable!("matched above")
         };
+        match id {
+            Ok(id) => Ok(Stage::Waiting(Sent { connection, id: Some(id) })),
+            Err(status) => self.moved(&connection, &status).ok_or(status),
+        }
+    }
+
+    /// Through a channel: connects first, or hands the call to a service of this process.
+    #[cold]
+    fn begin_slowly(&mut self) -> Result<Stage> {
+        self.moved_on = true;
+        let mut begin = self.begin.take();
+        let request = std::mem::replace(&mut self.request, Ok(Bytes::new()))?;
+        let Target::Channel(channel) = &begin.target else {
+            return Err(Status::internal("a call was begun twice"));
+        };
+        let channel = channel.clone();
         match &*channel.0 {
-            Way::Remote(_) => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
+            Way::Remote(_) => Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request)))),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
-                Ok(Raw::Local(Box::pin(async move { answer_of(called.await?) })))
+                Ok(Stage::Local(Box::pin(async move { answer_of(called.await?) })))
             }
         }
+    }
+
+    /// The call on its way to another connection, if it surely did not begin on this one. Once, because what is sent
+    /// goes with it; the timeout begins anew.
+    #[cold]
+    fn moved(&mut self, connection: &Connection, status: &Status) -> Option<Stage> {
+        if self.moved_on {
+            return None;
+        }
+        let channel = connection.other_way(status)?;
+        self.begin.target = Target::Channel(channel);
+        self.begin_slowly().ok()
     }
 }
 
@@ -186,22 +221,23 @@ async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
     let connection = begin.connection().await?;
     let id = std::future::poll_fn(|cx| Poll::Ready(connection.unary(&begin.request(), &request, cx.waker())))
         .await?;
-    Ok(Sent { connection, id: Some(id), again: None })
-}
-
-impl Sent {
-    /// The call on its way to another connection, if it surely did not begin on this one. Once: the second
-    /// connection's answer stands. The timeout begins anew.
-    #[cold]
-    fn moved(&mut self, status: &Status) -> Option<Raw> {
-        let channel = self.connection.other_way(status)?;
-        let (mut begin, request) = self.again.take()?;
-        begin.target = Target::Channel(channel);
-        Some(Raw::Connecting(Box::pin(connect_and_send(begin, request))))
-    }
+    Ok(Sent { connection, id: Some(id) })
 }
 
 impl Begin {
+    /// Takes the call out, for ways that keep it.
+    fn take(&mut self) -> Begin {
+        Begin {
+            target: std::mem::replace(&mut self.target, Target::Nowhere),
+            method: self.method,
+            codec: self.codec,
+            timeout: self.timeout,
+            reply_bytes_max: self.reply_bytes_max,
+            metadata: std::mem::take(&mut self.metadata),
+            mistake: self.mistake.take(),
+        }
+    }
+
     #[inline]
     pub(super) fn request(&self) -> Request<'_> {
         Request {
@@ -217,7 +253,7 @@ impl Begin {
         let channel = match &self.target {
             Target::Connection(connection) => return Ok(connection.clone()),
             Target::Channel(channel) => channel,
-            Target::Sent => return Err(Status::internal("a call was sent twice")),
+            Target::Nowhere => return Err(Status::internal("a call was begun twice")),
         };
         let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("a local channel has no connections"));
@@ -237,10 +273,14 @@ impl Begin {
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.body {
         ReplyBody::One(item) => {
-            Ok(Answer { item, head: Some(Box::new(reply.metadata)), trailers: reply.trailers })
+            Ok(Answer { item, head: boxed(reply.metadata), trailers: boxed(reply.trailers) })
         }
         ReplyBody::Many(_) => Err(Status::internal("a stream of replies where one belongs")),
     }
+}
+
+fn boxed(metadata: Metadata) -> Option<Box<Metadata>> {
+    (!metadata.is_empty()).then(|| Box::new(metadata))
 }
 
 /// A one-way call: set options, then await it; it is done once the message is on its way.

@@ -1,12 +1,16 @@
 //! From an untyped call to the future of a service, kept in a recycled slot.
 //!
-//! The only erased seam: one `Dispatch` per connection and service. The futures of a service all have one type,
-//! so a slot is memory for one such future and starting a call allocates nothing once there are slots.
+//! The only erased seam: one `Dispatch` per connection and service. A slot is a future that answers one call after
+//! the other and is never made anew: the state of a handler can have kilobytes, and building it where it stays saves
+//! the copy that putting it into a slot would cost. What goes in and out of a slot passes through this thread's
+//! hands ([`CALL`], [`ANSWER`]) within one poll, so it needs no lock.
 
 use crate::{Call, Reply, Result, Service, Status, runtime};
 use futures::BoxFuture;
 use std::{
-    future::Future,
+    cell::RefCell,
+    convert::Infallible,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
@@ -48,65 +52,69 @@ impl<S: Service> ErasedService for Erased<S> {
     }
 
     fn dispatch(&self) -> Box<dyn Dispatch> {
-        // A counter of this connection: clones per call touch nothing that another core touches.
+        // A counter of this connection: clones per slot touch nothing that another core touches.
         let service = Arc::new(self.0.clone());
-        Box::new(Slots::new(move |call| answer(service.clone(), call)))
+        Box::new(Slots { make: move || serve(service.clone()), slots: Vec::new(), free: Vec::new() })
     }
 
     fn call(&self, call: Call) -> BoxFuture<Result<Reply>> {
-        let mut future = Box::pin(answer(Arc::new(self.0.clone()), call));
-        Box::pin(std::future::poll_fn(move |cx| guarded(future.as_mut(), cx)))
+        let service = self.0.clone();
+        let mut future = Box::pin(async move { answer(&service, call).await });
+        Box::pin(poll_fn(move |cx| match catch(|| future.as_mut().poll(cx)) {
+            Ok(poll) => poll,
+            Err(status) => Poll::Ready(Err(status)),
+        }))
     }
 }
 
-async fn answer<S: Service>(service: Arc<Arc<S>>, call: Call) -> Result<Reply> {
+async fn answer<S: Service>(service: &Arc<S>, call: Call) -> Result<Reply> {
     if call.cx().method().spawn {
-        let service = Arc::clone(&*service);
+        let service = service.clone();
         return runtime::spawn_cpu(async move { service.call(call).await }).await;
     }
     service.call(call).await
 }
 
 /// A panic ends the call, not the connection; its text stays in this process.
-fn guarded<F: Future<Output = Result<Reply>>>(
-    future: Pin<&mut F>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<Reply>> {
-    match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-        Ok(poll) => poll,
-        Err(_) => Poll::Ready(Err(Status::internal("handler panicked"))),
+#[inline]
+fn catch<T>(poll: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(poll)).map_err(|_| Status::internal("handler panicked"))
+}
+
+thread_local! {
+    /// A call on its way into the slot that is being polled.
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    /// The answer on its way out of it.
+    static ANSWER: RefCell<Option<Result<Reply>>> = const { RefCell::new(None) };
+}
+
+/// One slot: answers calls, one after the other.
+async fn serve<S: Service>(service: Arc<Arc<S>>) -> Infallible {
+    loop {
+        let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
+        let answer = answer(&service, call).await;
+        ANSWER.set(Some(answer));
     }
 }
 
 struct Slots<F, M> {
     make: M,
-    slots: Vec<Pin<Box<Option<F>>>>,
+    slots: Vec<Pin<Box<F>>>,
     free: Vec<u32>,
-}
-
-impl<F, M> Slots<F, M> {
-    fn new(make: M) -> Slots<F, M> {
-        Slots { make, slots: Vec::new(), free: Vec::new() }
-    }
-
-    fn release(&mut self, slot: u32) {
-        self.slots[slot as usize].set(None);
-        self.free.push(slot);
-    }
 }
 
 impl<F, M> Dispatch for Slots<F, M>
 where
-    F: Future<Output = Result<Reply>> + Send,
-    M: Fn(Call) -> F + Send,
+    F: Future<Output = Infallible> + Send,
+    M: Fn() -> F + Send,
 {
     #[inline]
     fn start(&mut self, call: Call, cx: &mut Context<'_>) -> Result<Result<Reply>, u32> {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Box::pin(None));
+            self.slots.push(Box::pin((self.make)()));
             self.slots.len() as u32 - 1
         });
-        self.slots[slot as usize].set(Some((self.make)(call)));
+        CALL.set(Some(call));
         match self.poll(slot, cx) {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => Err(slot),
@@ -114,16 +122,29 @@ where
     }
 
     fn poll(&mut self, slot: u32, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
-        let future = self.slots[slot as usize].as_mut().as_pin_mut().expect("a polled slot holds a call");
-        let poll = guarded(future, cx);
-        if poll.is_ready() {
-            self.release(slot);
+        let future = self.slots[slot as usize].as_mut();
+        let answer = match catch(|| future.poll(cx)) {
+            Ok(Poll::Ready(never)) => match never {},
+            Ok(Poll::Pending) => ANSWER.take(),
+            Err(status) => {
+                // What panicked cannot be polled again.
+                self.slots[slot as usize] = Box::pin((self.make)());
+                Some(Err(status))
+            }
+        };
+        match answer {
+            Some(answer) => {
+                self.free.push(slot);
+                Poll::Ready(answer)
+            }
+            None => Poll::Pending,
         }
-        poll
     }
 
     fn cancel(&mut self, slot: u32) {
-        self.release(slot);
+        // The only way to drop a handler is to drop the slot that is busy with it.
+        self.slots[slot as usize] = Box::pin((self.make)());
+        self.free.push(slot);
     }
 
     fn shrink(&mut self) {

@@ -27,7 +27,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Limits, MethodId, Outbox,
-    wire::{CallId, Head, ServerEvent, ServerWire},
+    wire::{CallId, Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
 
@@ -234,7 +234,14 @@ impl<W: ServerWire> Connection<W> {
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input));
         self.held = false;
+        self.out.adopt(net::lend);
         loop {
+            while !self.is_full()
+                && let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input)
+            {
+                let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
+                self.open(id, head, Some(first), false);
+            }
             if self.is_full() {
                 self.held = true;
                 self.close_window();
