@@ -293,7 +293,8 @@ impl Inner {
     #[inline(always)]
     fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
         match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-            Some(State::Unary(call)) => {
+            // What comes after the end is the server's mistake, or was refused here.
+            Some(State::Unary(call)) if call.end.is_none() => {
                 call.item = Some(item);
                 call.end = Some(Ok(()));
                 wake.extend(call.waker.take());
@@ -302,7 +303,7 @@ impl Inner {
                 stream.inbound.push_now(item);
                 self.end_stream(id, Ok(Metadata::new()));
             }
-            None => {}
+            Some(State::Unary(_)) | None => {}
         }
     }
 
@@ -334,7 +335,7 @@ impl Inner {
             },
             ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
                 Some(State::Stream(_)) => self.end_stream(id, end),
-                Some(State::Unary(call)) => {
+                Some(State::Unary(call)) if call.end.is_none() => {
                     wake.extend(call.waker.take());
                     call.end = Some(end.map(|trailers| {
                         if !trailers.is_empty() {
@@ -342,7 +343,7 @@ impl Inner {
                         }
                     }));
                 }
-                None => {}
+                Some(State::Unary(_)) | None => {}
             },
             ClientEvent::Credit { id, bytes } => {
                 if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
