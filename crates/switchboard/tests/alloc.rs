@@ -1,6 +1,7 @@
 //! What calls and connections cost in memory, counted by the allocator of this test.
 //!
 //! The tests take turns, each on one thread of its own runtime, and the counters are those of that thread.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 #![allow(unsafe_code, reason = "an allocator that counts can only be written so")]
 
 mod support;

@@ -1,4 +1,5 @@
 //! Calls from threads without async.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Servers that die, links that drop, servers that drain: every call ends, and callers come back.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod support;
 

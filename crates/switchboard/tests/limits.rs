@@ -1,4 +1,5 @@
 //! Limits of one method, one listener and one call: each holds where it is set, and its status names it.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod support;
 
