@@ -11,7 +11,8 @@ import tempfile
 from grpc_tools import protoc
 
 PROTO_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "crates" / "switchboard-cli" / "proto"
-PROTO_FILES = ("bench/v1/bench.proto", "demo/v1/demo.proto")
+OPTIONS_FOLDER = PROTO_FOLDER.parents[1] / "switchboard-build" / "proto"
+PROTO_FILES = ("switchboard/options.proto", "bench/v1/bench.proto", "demo/v1/demo.proto")
 
 _generated = tempfile.TemporaryDirectory(prefix="switchboard-interop-")
 _well_known = importlib.resources.files("grpc_tools") / "_proto"
@@ -19,6 +20,7 @@ _exit_code = protoc.main(
     [
         "protoc",
         f"--proto_path={PROTO_FOLDER}",
+        f"--proto_path={OPTIONS_FOLDER}",
         f"--proto_path={_well_known}",
         f"--python_out={_generated.name}",
         f"--grpc_python_out={_generated.name}",

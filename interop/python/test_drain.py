@@ -10,7 +10,8 @@ from server import PATIENCE_SECONDS, Server
 
 class Drain(unittest.TestCase):
     def setUp(self):
-        self.server = self.enterContext(Server())
+        # Long enough for a short stream, and not too long to wait for the end of an endless one.
+        self.server = self.enterContext(Server("--drain-timeout", "5s"))
         self.channel = self.enterContext(grpc.insecure_channel(self.server.address))
         self.greeter = demo_pb2_grpc.GreeterStub(self.channel)
 

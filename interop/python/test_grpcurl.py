@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from schema import PROTO_FILES, PROTO_FOLDER
+from schema import OPTIONS_FOLDER, PROTO_FILES, PROTO_FOLDER
 from server import PATIENCE_SECONDS, Server
 
 GRPCURL = os.environ.get("SWITCHBOARD_PEER") or "grpcurl"
@@ -72,7 +72,11 @@ class Calls:
 
 
 class WithSchemaFiles(Calls, unittest.TestCase):
-    options = ("-import-path", str(PROTO_FOLDER), *(f"-proto={file}" for file in PROTO_FILES))
+    options = (
+        f"-import-path={PROTO_FOLDER}",
+        f"-import-path={OPTIONS_FOLDER}",
+        *(f"-proto={file}" for file in PROTO_FILES),
+    )
 
 
 class ByReflection(Calls, unittest.TestCase):

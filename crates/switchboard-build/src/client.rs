@@ -79,14 +79,10 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
     // By value or by reference: who calls with the same message again need not clone it.
     let encoded = quote!(#proto::encode::<#request>(request.borrow(), self.codec));
     let argument = quote!(request: impl ::core::borrow::Borrow<#request>);
-    let borrow = quote!(
-        use ::core::borrow::Borrow as _;
-    );
     match method.kind {
         Kind::Unary if method.oneway => quote! {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::OnewayCall {
-                #borrow
                 #name
                 self.channel.oneway(&METHOD, self.codec, #encoded)
             }
@@ -94,7 +90,6 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
         Kind::Unary => quote! {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::UnaryCall<#reply> {
-                #borrow
                 #name
                 self.channel.unary(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
             }
@@ -102,7 +97,6 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
         Kind::ServerStream => quote! {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::ServerStreamCall<#reply> {
-                #borrow
                 #name
                 self.channel.server_stream(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
             }

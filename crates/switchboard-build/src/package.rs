@@ -9,7 +9,7 @@ use crate::{
     service::{Reader, Service},
 };
 use buffa_codegen::{
-    CodeGenConfig, GeneratedFile, GeneratedFileKind,
+    BytesRepr, CodeGenConfig, GeneratedFile, GeneratedFileKind,
     context::CodeGenContext,
     generated::descriptor::{FieldDescriptorProto, FileDescriptorProto},
 };
@@ -52,6 +52,8 @@ impl<'a> Generator<'a> {
         let mut config = CodeGenConfig::default();
         config.file_per_package = true;
         config.generate_json = true;
+        // A `bytes` field shares the memory of the message that it came with.
+        config.bytes_fields = vec![(".".to_owned(), BytesRepr::Bytes)];
         config.extern_paths = proto.extern_paths.clone();
         let mut files = schema.files.clone();
         for file in &mut files {

@@ -1,7 +1,11 @@
 //! The `switchboard` binary.
 
 mod bench;
+mod demo;
+mod log;
+mod serve;
 mod services;
+mod serving;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,6 +24,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve the demo services and call them over every wire.
+    Demo(demo::DemoArgs),
+    /// Serve the demo services.
+    Serve(serve::ServeArgs),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -30,8 +38,11 @@ enum Command {
     BenchServer(bench::ServerArgs),
 }
 
+/// Leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood.
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchServer(args) => bench::serve(&args),

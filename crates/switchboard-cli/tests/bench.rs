@@ -83,7 +83,7 @@ fn a_server_that_is_not_there_is_named() {
     let output = bench("echo --target 127.0.0.1:0");
     assert!(!output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("cannot connect to 127.0.0.1:0"), "{error}");
+    assert!(error.contains("connect to tcp://127.0.0.1:0"), "{error}");
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Load for Echo {
     }
 
     fn caller(&self, client: &BenchClient) -> EchoCaller {
-        let request = EchoMessage { payload: Some(self.payload.to_vec()), ..Default::default() };
+        let request =
+            EchoMessage { payload: Some(Bytes::copy_from_slice(&self.payload)), ..Default::default() };
         EchoCaller { client: client.clone(), request }
     }
 
@@ -86,7 +87,7 @@ impl Caller for EchoCaller {
         if reply.payload == self.request.payload {
             return Ok(());
         }
-        let bytes = reply.payload.as_ref().map_or(0, Vec::len);
+        let bytes = reply.payload.as_ref().map_or(0, Bytes::len);
         Err(format!("a wrong reply of {bytes} bytes"))
     }
 }

@@ -1,6 +1,6 @@
 //! What `switchboard bench` calls.
 
-use super::proto::bench::{Bench, BenchmarkMessage, EchoMessage, EchoMessageView};
+use super::proto::bench::{Bench, BenchmarkMessage, EchoMessage};
 use switchboard::{Cx, Receiver, Result, Sender};
 
 /// The benchmark's service.
@@ -8,8 +8,8 @@ use switchboard::{Cx, Receiver, Result, Sender};
 pub(crate) struct BenchService;
 
 impl Bench for BenchService {
-    async fn echo(&self, request: EchoMessageView<'_>, _: &Cx) -> Result<EchoMessage> {
-        Ok(EchoMessage { payload: request.payload.map(<[u8]>::to_vec), ..Default::default() })
+    async fn echo(&self, message: EchoMessage, _: &Cx) -> Result<EchoMessage> {
+        Ok(message)
     }
 
     async fn message(&self, mut message: BenchmarkMessage, _: &Cx) -> Result<BenchmarkMessage> {

@@ -6,7 +6,7 @@ mod posts;
 
 pub(crate) use bench::{BenchService, benchmark_message};
 pub(crate) use greeter::Hello;
-pub(crate) use posts::HotPosts;
+pub(crate) use posts::{HotPosts, all as all_posts};
 
 /// Generated from `proto/`.
 #[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]

@@ -20,20 +20,22 @@ const POSTS: [(&str, &str, &str, &[&str], i64); 6] = [
     ("Errors that say what to do", "errors", "grace", &["design"], 1_789_500_000),
 ];
 
+/// All of them, the hottest first.
+pub(crate) fn all() -> impl Iterator<Item = Post> {
+    POSTS.iter().map(|(title, path, author, tags, time)| Post {
+        title: (*title).to_owned(),
+        url: format!("https://posts.example/{path}"),
+        author: (*author).to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        time: *time,
+        ..Default::default()
+    })
+}
+
 impl Posts for HotPosts {
     async fn query(&self, request: QueryRequestView<'_>, _: &Cx) -> Result<QueryReply> {
         let limit = if request.limit == 0 { LIMIT } else { request.limit as usize };
-        let wanted = |tags: &[&str]| request.tag.is_empty() || tags.contains(&request.tag);
-        let posts = POSTS.iter().filter(|post| wanted(post.3)).take(limit).map(
-            |(title, path, author, tags, time)| Post {
-                title: (*title).to_owned(),
-                url: format!("https://posts.example/{path}"),
-                author: (*author).to_owned(),
-                tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-                time: *time,
-                ..Default::default()
-            },
-        );
-        Ok(QueryReply { posts: posts.collect(), ..Default::default() })
+        let wanted = |post: &Post| request.tag.is_empty() || post.tags.iter().any(|tag| tag == request.tag);
+        Ok(QueryReply { posts: all().filter(wanted).take(limit).collect(), ..Default::default() })
     }
 }

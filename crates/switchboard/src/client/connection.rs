@@ -117,6 +117,7 @@ impl Connection {
             peer,
             keepalive,
             input: BytesMut::new(),
+            sharing: net::Sharing::default(),
             writing: Outbox::new(),
             ready: Vec::new(),
             wake: Vec::new(),
@@ -470,6 +471,7 @@ pub(super) struct Task {
     peer: String,
     keepalive: Duration,
     input: BytesMut,
+    sharing: net::Sharing,
     writing: Outbox,
     ready: Vec<u32>,
     wake: Vec<Waker>,
@@ -594,7 +596,7 @@ impl Task {
         self.last_read = Instant::now();
         self.heard = true;
         runtime::traffic(self.last_read);
-        let mut input = Input::new(std::mem::take(&mut self.input));
+        let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
         let fatal = loop {
             while let Some((id, item)) = inner.wire.next_reply(&mut input) {
@@ -621,7 +623,7 @@ impl Task {
     /// Gives buffers back that the connection does not need while it waits.
     fn rest(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
-            net::take_back(std::mem::take(&mut self.input));
+            self.sharing.take_back(std::mem::take(&mut self.input));
         }
     }
 

@@ -4,6 +4,9 @@
 pub mod proto;
 pub mod serde;
 
+#[cfg(feature = "proto")]
+mod arena;
+
 use crate::{Codec, Status};
 use std::fmt;
 

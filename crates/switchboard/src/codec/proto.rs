@@ -1,10 +1,13 @@
 //! Protobuf messages: their own bytes, or canonical JSON.
 
-use super::{foreign, malformed, short_name};
+use super::{arena, foreign, malformed, short_name};
 use crate::{Codec, Result};
-use buffa::{Message, MessageView};
+use buffa::{Message, MessageView, SizeCache};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
+
+/// What the lengths of protobuf can express.
+const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 
 /// Writes a message.
 ///
@@ -13,9 +16,15 @@ use serde::{Serialize, de::DeserializeOwned};
 #[inline]
 pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes> {
     match codec {
-        Codec::Proto => message.try_encode_to_bytes().map_err(|error| {
-            crate::Status::internal(format!("{} cannot be written: {error}", short_name::<M>()))
-        }),
+        Codec::Proto => {
+            let mut sizes = SizeCache::new();
+            let len = message.compute_size(&mut sizes);
+            if len > MESSAGE_BYTES_MAX {
+                let text = format!("{} of {len} bytes is over the limit of protobuf", short_name::<M>());
+                return Err(crate::Status::resource_exhausted(text));
+            }
+            Ok(arena::encode(len as usize, |into| message.write_to(&mut sizes, into)))
+        }
         Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| {
             crate::Status::internal(format!("{} cannot be written as json: {error}", short_name::<M>()))
         }),
@@ -28,10 +37,11 @@ pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes
 /// # Errors
 /// `InvalidArgument` for bytes that are no such message, `Unimplemented` for other codecs.
 #[inline]
-pub fn decode<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<M> {
+pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> Result<M> {
     match codec {
         Codec::Proto => {
-            M::decode_from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
+            // From the shared bytes, not a slice: `bytes` fields become shares of them.
+            M::decode(&mut bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::Json => {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))

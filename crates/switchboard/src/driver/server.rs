@@ -58,6 +58,7 @@ pub(crate) struct Connection<W> {
     /// Where this worker counts.
     shard: usize,
     input: BytesMut,
+    sharing: net::Sharing,
     out: Outbox,
     dispatches: Vec<Option<Box<dyn Dispatch>>>,
     calls: Calls,
@@ -114,6 +115,7 @@ impl<W: ServerWire> Connection<W> {
             limits: settings.wire(),
             shard,
             input,
+            sharing: net::Sharing::default(),
             out: Outbox::new(),
             dispatches: (0..shared.services.len()).map(|_| None).collect(),
             calls: Calls::new(wakes.clone()),
@@ -232,7 +234,7 @@ impl<W: ServerWire> Connection<W> {
 
     /// Takes every whole unit from the input, as long as the peer takes the answers.
     fn handle_input(&mut self) {
-        let mut input = Input::new(std::mem::take(&mut self.input));
+        let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         self.held = false;
         self.out.adopt(net::lend);
         loop {
@@ -745,7 +747,7 @@ impl<W: ServerWire> Connection<W> {
     /// Gives buffers back that the connection does not need while it waits.
     fn rest(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
-            net::take_back(std::mem::take(&mut self.input));
+            self.sharing.take_back(std::mem::take(&mut self.input));
         }
         if let Some(tail) = self.out.release() {
             net::take_back(tail);

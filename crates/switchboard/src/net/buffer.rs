@@ -23,14 +23,13 @@ pub(crate) fn lend() -> BytesMut {
     KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES))
 }
 
-/// Takes a buffer back; its contents are dropped.
+/// Takes a buffer back; its contents are dropped. False when parts of it are still in use, as payloads that somebody
+/// keeps: then it is lost to the pool.
 #[inline]
-pub(crate) fn take_back(mut buffer: BytesMut) {
+pub(crate) fn take_back(mut buffer: BytesMut) -> bool {
     buffer.clear();
-    // Parts of the buffer that were taken as payloads are gone from it; `reserve` wins them back if their users
-    // are done, else it is not worth keeping.
     if buffer.capacity() < BUFFER_BYTES && !buffer.try_reclaim(BUFFER_BYTES) {
-        return;
+        return false;
     }
     if buffer.capacity() <= KEPT_BYTES_MAX {
         KEPT.with_borrow_mut(|kept| {
@@ -38,5 +37,29 @@ pub(crate) fn take_back(mut buffer: BytesMut) {
                 kept.push(buffer);
             }
         });
+    }
+    true
+}
+
+/// Whether a connection may hand out shares of its buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Sharing {
+    /// Buffers to come that are not shared.
+    penalty: u8,
+}
+
+impl Sharing {
+    /// Buffers that are not shared after one that was lost.
+    const PENALTY: u8 = 64;
+
+    #[inline]
+    pub(crate) fn allowed(&self) -> bool {
+        self.penalty == 0
+    }
+
+    /// Gives a buffer back and remembers whether that worked.
+    #[inline]
+    pub(crate) fn take_back(&mut self, buffer: BytesMut) {
+        self.penalty = if take_back(buffer) { self.penalty.saturating_sub(1) } else { Sharing::PENALTY };
     }
 }

@@ -6,5 +6,5 @@ pub(crate) mod memory;
 mod stream;
 
 pub use address::Address;
-pub(crate) use buffer::{BUFFER_BYTES, lend, take_back};
+pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
 pub(crate) use stream::{Io, Listener, Pipe, dial};

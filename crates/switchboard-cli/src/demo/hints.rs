@@ -1,0 +1,29 @@
+//! What the demo says before and after the table.
+
+/// What is served where.
+pub(super) fn services(url: &str) -> String {
+    format!(
+        "demo.v1.Greeter, demo.v1.Posts and bench.v1.Bench serve every caller on {url}\n\
+         Each method is called over each wire, the HTTP wires with a client of another project.\n\n"
+    )
+}
+
+/// Lines to copy, for a server at `HOST:PORT`.
+pub(super) fn commands(address: &str) -> String {
+    format!(
+        r#"
+Try it from another terminal:
+
+  curl -H 'content-type: application/json' -d '{{"name":"Ada"}}' http://{address}/demo.v1.Greeter/Greet
+  curl 'http://{address}/demo.v1.Greeter/Greet?connect=v1&encoding=json&message=%7B%22name%22%3A%22Ada%22%7D'
+  curl -H 'content-type: application/json' -d '{{"tag":"rpc"}}' http://{address}/demo.v1.Posts/Query
+
+  grpcurl -plaintext {address} list
+  grpcurl -plaintext -d '{{"name":"Ada"}}' {address} demo.v1.Greeter/Greet
+  grpcurl -plaintext -d '{{"count":5,"interval_ms":500}}' {address} demo.v1.Greeter/Watch
+  grpcurl -plaintext -d '{{"text":"one"}} {{"text":"two"}}' {address} demo.v1.Greeter/Chat
+
+Ctrl-C lets calls end and stops.
+"#
+    )
+}

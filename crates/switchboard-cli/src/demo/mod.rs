@@ -1,0 +1,93 @@
+//! `switchboard demo`: the services on one port, called over every wire.
+//!
+//! [`ours`] calls with generated clients, [`foreign`] with a client of another project; [`answers`] has the
+//! requests and what must come back, [`table`] shows both, [`hints`] what to try next.
+
+mod answers;
+mod foreign;
+mod hints;
+mod ours;
+mod table;
+
+use crate::{
+    log::{self, Level},
+    serve::address,
+    services,
+    serving::{self, Stop, print},
+};
+use clap::Args;
+use switchboard::{Address, Running, Runtime};
+use table::Row;
+
+/// `switchboard demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Listen at HOST:PORT; port 0 takes a free one [default: 127.0.0.1:8080, with --once 127.0.0.1:0]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    listen: Option<String>,
+    /// End after the table, with exit code 0 if every answer is right and 1 otherwise.
+    #[arg(long)]
+    once: bool,
+    /// Print the table as JSON: an array with an object for each call.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the same server is reached without a socket.
+const MEMORY: &str = "memory://demo";
+
+/// Serves, calls, prints, and serves on until Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// When the address cannot be listened on or an answer is wrong.
+pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
+    log::install(Level::Warn);
+    Runtime::new().run(async move {
+        let default = if args.once { "127.0.0.1:0" } else { "127.0.0.1:8080" };
+        let listen = args.listen.as_deref().unwrap_or(default);
+        let stop = Stop::install()?;
+        let server = services::server().listen(listen).listen(MEMORY);
+        let running = serving::start(server).await?;
+        let address = dialable(&running)?;
+        if !args.json {
+            print(&hints::services(&serving::url(&running.addresses()[0])))?;
+        }
+        let mut rows = ours::rows(&format!("tcp://{address}"), MEMORY).await?;
+        rows.extend(foreign::rows(&format!("http://{address}")).await?);
+        print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
+        let wrong = rows.iter().filter(|row| !row.is_right()).count();
+        if args.once {
+            drop(running);
+            return if wrong == 0 { Ok(()) } else { Err(mistakes(&rows, wrong)) };
+        }
+        if wrong > 0 {
+            eprintln!("switchboard: {}", mistakes(&rows, wrong));
+        }
+        if !args.json {
+            print(&hints::commands(&address))?;
+        }
+        serving::until_stopped(running, stop).await;
+        Ok(())
+    })
+}
+
+/// `HOST:PORT` of the server; callers on this machine reach a wildcard address on the loopback interface.
+fn dialable(running: &Running) -> Result<String, String> {
+    let Address::Tcp(host, port) = &running.addresses()[0] else {
+        return Err("the demo needs HOST:PORT to listen at: foreign clients dial it".to_owned());
+    };
+    Ok(match host.as_str() {
+        "0.0.0.0" => format!("127.0.0.1:{port}"),
+        "::" => format!("[::1]:{port}"),
+        host if host.contains(':') => format!("[{host}]:{port}"),
+        host => format!("{host}:{port}"),
+    })
+}
+
+fn mistakes(rows: &[Row], wrong: usize) -> String {
+    let mut text = format!("{wrong} of {} answers are wrong:", rows.len());
+    for row in rows.iter().filter(|row| !row.is_right()) {
+        text.push_str(&format!("\n  {row}"));
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! The native wire, and services in this process: calls with the generated clients.
+
+use super::{
+    answers::{self, ALL, KINDS, Method},
+    table::Row,
+};
+use crate::services::{
+    BenchService, Hello, HotPosts,
+    proto::{bench::BenchClient, demo::GreeterClient, demo::PostsClient},
+};
+use switchboard::{Channel, Result};
+
+/// Calls over TCP to `tcp`, over a pipe of this process to `memory`, and directly.
+///
+/// # Errors
+/// When one of the two is not reached.
+pub(super) async fn rows(tcp: &str, memory: &str) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for (wire, url, methods) in
+        [("native, TCP", tcp, &ALL[..]), ("native, in process (memory://)", memory, &KINDS[..])]
+    {
+        let channel = Channel::connect(url).await.map_err(|status| format!("connect to {url}: {status}"))?;
+        let ours = Ours {
+            greeter: GreeterClient::new(channel.clone()),
+            posts: PostsClient::new(channel.clone()),
+            bench: BenchClient::new(channel),
+        };
+        ours.call(wire, methods, &mut rows).await;
+    }
+    let direct = Ours {
+        greeter: GreeterClient::local(Hello),
+        posts: PostsClient::local(HotPosts),
+        bench: BenchClient::local(BenchService),
+    };
+    direct.call("direct, in process", &ALL, &mut rows).await;
+    Ok(rows)
+}
+
+struct Ours {
+    greeter: GreeterClient,
+    posts: PostsClient,
+    bench: BenchClient,
+}
+
+impl Ours {
+    async fn call(&self, wire: &'static str, methods: &[Method], rows: &mut Vec<Row>) {
+        for &method in methods {
+            let call = async || self.answer(method).await.map_err(|status| status.to_string());
+            rows.push(Row::measure(wire, method, call).await);
+        }
+    }
+
+    async fn answer(&self, method: Method) -> Result<String> {
+        Ok(match method {
+            Method::Greet => answers::greet(self.greeter.greet(answers::greet_request()).await?.into_inner()),
+            Method::Watch => {
+                let mut stream = self.greeter.watch(answers::watch_request()).await?;
+                let mut ticks = Vec::new();
+                while let Some(tick) = stream.next().await? {
+                    ticks.push(tick);
+                }
+                answers::watch(&ticks)
+            }
+            Method::Sum => {
+                let upload = self.greeter.sum().await?;
+                for number in answers::numbers() {
+                    upload.send(number).await?;
+                }
+                answers::sum(&*upload.finish().await?)
+            }
+            Method::Chat => {
+                let (sender, mut receiver) = self.greeter.chat().await?;
+                let mut notes = Vec::new();
+                // Each note is answered before the next is sent: both directions are open.
+                for note in answers::notes() {
+                    sender.send(note).await?;
+                    notes.extend(receiver.next().await?);
+                }
+                sender.finish();
+                notes.extend(receiver.next().await?);
+                answers::chat(&notes)
+            }
+            Method::Query => answers::query(&*self.posts.query(answers::query_request()).await?),
+            Method::Message => answers::message(&*self.bench.message(answers::message_request()).await?),
+        })
+    }
+}

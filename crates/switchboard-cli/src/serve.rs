@@ -1,0 +1,97 @@
+//! `switchboard serve`: the demo services, without the tour.
+
+use crate::{
+    log::{self, Level},
+    services,
+    serving::{self, Stop},
+};
+use clap::{Args, value_parser};
+use std::time::Duration;
+use switchboard::{Limits, Runtime, limits::Source};
+
+/// `switchboard serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
+    listen: Vec<String>,
+    /// Set a limit, as in message_bytes_max=8MiB; --print-limits shows all. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    limit: Vec<String>,
+    /// Time that a peer gets to show which protocol it speaks, as in 300ms; short for --limit
+    /// sniff_timeout=TIME.
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("sniff_timeout={text}")))]
+    sniff_timeout: Option<String>,
+    /// Time that calls get to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("drain_timeout={text}")))]
+    drain_timeout: Option<String>,
+    /// Threads that serve [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = microseconds())]
+    spin_us: u32,
+    /// Log events of this level and graver ones on standard error.
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    log: Level,
+    /// Print the limits in force and where each came from, and end.
+    #[arg(long)]
+    print_limits: bool,
+}
+
+/// Serves until Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// When an address cannot be listened on.
+pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
+    let limits = args.limits()?;
+    if args.print_limits {
+        return serving::print(&limits.table());
+    }
+    log::install(args.log);
+    let mut runtime = Runtime::new().spin(Duration::from_micros(args.spin_us.into()));
+    if let Some(workers) = args.workers {
+        runtime = runtime.workers(workers.into());
+    }
+    runtime.run(async move {
+        let mut server = services::server().limits(limits);
+        for address in args.listen {
+            server = server.listen(address);
+        }
+        let stop = Stop::install()?;
+        let running = serving::start(server).await?;
+        let lines =
+            running.addresses().iter().map(|address| format!("listening on {}\n", serving::url(address)));
+        serving::print(&lines.collect::<String>())?;
+        serving::until_stopped(running, stop).await;
+        Ok(())
+    })
+}
+
+impl ServeArgs {
+    /// The defaults and, in the order of the help, what flags set.
+    fn limits(&self) -> Result<Limits, String> {
+        let mut limits = Limits::default();
+        for setting in self.limit.iter().chain(&self.sniff_timeout).chain(&self.drain_timeout) {
+            limits.parse(setting, Source::Flag).map_err(|error| error.to_string())?;
+        }
+        Ok(limits)
+    }
+}
+
+/// Up to a second.
+fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
+    value_parser!(u32).range(..=1_000_000)
+}
+
+/// `NAME=VALUE`, checked; a mistake is one of usage.
+fn setting(text: &str) -> Result<String, String> {
+    let checked = Limits::default().parse(text, Source::Flag);
+    checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// An address, checked.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    let checked = text.parse::<switchboard::Address>();
+    checked.map(|_| text.to_owned()).map_err(|status| status.message().to_owned())
+}

@@ -1,0 +1,102 @@
+//! What `serve` and `demo` share: an address to bind, output, and an end that lets calls end first.
+
+use std::{
+    error::Error as _,
+    io::{self, Write},
+    process,
+    time::Duration,
+};
+use switchboard::{Address, Limit, Running, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Binds and begins to serve.
+///
+/// # Errors
+/// What cannot be listened on, and what to do about it.
+pub(crate) async fn start(server: Server) -> Result<Running, String> {
+    server.start().await.map_err(|error| {
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        match cause.map(io::Error::kind) {
+            Some(io::ErrorKind::AddrInUse) => {
+                format!("{error}; end what listens there, or choose another with --listen 127.0.0.1:0")
+            }
+            Some(io::ErrorKind::PermissionDenied) => {
+                format!("{error}; choose a port from 1024 on, or a folder of your own, with --listen")
+            }
+            _ => error.to_string(),
+        }
+    })
+}
+
+/// An address as callers of all wires spell it.
+pub(crate) fn url(address: &Address) -> String {
+    let text = address.to_string();
+    text.strip_prefix("tcp://").map(|rest| format!("http://{rest}")).unwrap_or(text)
+}
+
+/// Writes to standard output, at once.
+///
+/// # Errors
+/// When nobody reads it any more.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+}
+
+/// Ctrl-C and SIGTERM, from the moment this exists.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    /// Takes the signals over.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn install() -> Result<Stop, String> {
+        let install = |kind| signal(kind).map_err(|error| format!("cannot watch for Ctrl-C: {error}"));
+        Ok(Stop {
+            interrupt: install(SignalKind::interrupt())?,
+            terminate: install(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for one of them. Cancel safe.
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends
+/// the process at once, with exit code 1.
+pub(crate) async fn until_stopped(running: Running, mut stop: Stop) {
+    stop.requested().await;
+    let limit = Duration::from_millis(running.limits().get(Limit::DrainTimeout));
+    let stats = running.stats();
+    if stats.connections > 0 {
+        eprintln!(
+            "draining {}, for {limit:?} at most (drain_timeout); once more ends at once",
+            connections(stats.connections)
+        );
+    }
+    tokio::select! {
+        drained = running.drain(limit) => match drained.cut {
+            0 => eprintln!("drained"),
+            cut => eprintln!("drained; {} had to be cut", connections(cut as u64)),
+        },
+        () = stop.requested() => {
+            eprintln!("ended at once; calls were cut");
+            process::exit(1);
+        }
+    }
+}
+
+fn connections(count: u64) -> String {
+    format!("{count} connection{}", if count == 1 { "" } else { "s" })
+}

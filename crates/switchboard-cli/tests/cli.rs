@@ -1,0 +1,235 @@
+//! The program from the outside: help, errors, exit codes, the demo, and how a server starts and ends.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use serde_json::Value;
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+fn switchboard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
+    command.env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+fn run(line: &str) -> Output {
+    switchboard().args(line.split_whitespace()).output().expect("the program was built for this test")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Compares with a file in `tests/cli`; with `UPDATE_EXPECTED=1` writes it instead.
+fn expect(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(file);
+    if env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{file}: if this is as it should be, run again with UPDATE_EXPECTED=1");
+}
+
+#[test]
+fn help_is_as_expected() {
+    for (line, file) in [("--help", "help.txt"), ("demo --help", "demo.txt"), ("serve --help", "serve.txt")] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        expect(file, &stdout(&output));
+    }
+}
+
+#[test]
+fn mistakes_of_usage_end_with_2_and_say_what_is_expected() {
+    let mut all = String::new();
+    for line in [
+        "",
+        "sevre",
+        "serve --lisen 127.0.0.1:0",
+        "serve --listen nowhere",
+        "serve --limit calls_max",
+        "serve --limit calls_max=0",
+        "serve --sniff-timeout 300",
+        "serve --drain-timeout soon",
+        "serve --workers 0",
+        "serve --spin-us 1000001",
+        "serve --log loud",
+        "demo --onse",
+        "demo --listen quic://127.0.0.1:1",
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{line}");
+        if !line.is_empty() {
+            all.push_str(&format!("$ switchboard {line}\n{}\n", stderr(&output)));
+        }
+    }
+    expect("usage.txt", &all);
+}
+
+#[test]
+fn limits_are_printed_with_their_sources() {
+    let output = run("serve --print-limits --limit message_bytes_max=8MiB --sniff-timeout 300ms");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("message_bytes_max"), ["8MiB", "flag"], "{table}");
+    assert_eq!(row("sniff_timeout"), ["300ms", "flag"], "{table}");
+    assert_eq!(row("drain_timeout"), ["30s", "default"], "{table}");
+}
+
+#[test]
+fn demo_calls_every_wire_and_compares_the_answers() {
+    let output = run("demo --once");
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let table = stdout(&output);
+    for wire in [
+        "native, TCP",
+        "native, in process",
+        "direct, in process",
+        "gRPC, HTTP/2",
+        "gRPC-Web, HTTP/1.1",
+        "Connect proto, HTTP/1.1",
+        "Connect proto, HTTP/2",
+        "Connect JSON, HTTP/1.1",
+        "Connect JSON, HTTP/2",
+        "Connect GET, HTTP/1.1",
+    ] {
+        let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
+        assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");
+    }
+    assert!(table.contains("Bench.Message  OK 100, 581 bytes"), "{table}");
+    assert!(table.contains("1. One port for every caller by ada"), "{table}");
+    assert!(!table.contains("WRONG") && !table.contains("FAILED"), "{table}");
+}
+
+#[test]
+fn demo_prints_json_for_programs() {
+    let output = run("demo --once --json");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is printed");
+    assert!(
+        rows.len() > 30 && rows.iter().all(|row| row["ok"] == true && row["error"].is_null()),
+        "{rows:?}"
+    );
+    assert!(rows.iter().all(|row| row["us"].as_f64().unwrap() > 0.0), "{rows:?}");
+    for wire in ["native, TCP", "gRPC, HTTP/2"] {
+        for method in ["Greeter.Greet", "Greeter.Watch", "Greeter.Sum", "Greeter.Chat"] {
+            let found = rows.iter().any(|row| row["wire"] == wire && row["method"] == method);
+            assert!(found, "{wire} {method}: {rows:?}");
+        }
+    }
+}
+
+#[test]
+fn a_taken_port_is_named_with_a_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for command in ["demo", "serve"] {
+        let output = run(&format!("{command} --listen {address}"));
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let error = stderr(&output);
+        assert!(error.contains(&format!("listen on tcp://{address}")), "{error}");
+        assert!(error.contains("or choose another with --listen"), "{error}");
+    }
+}
+
+#[test]
+fn demo_needs_an_address_that_foreign_clients_dial() {
+    let output = run("demo --once --listen memory://elsewhere");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the demo needs HOST:PORT"), "{}", stderr(&output));
+}
+
+/// A program that is killed when a test ends early.
+struct Running {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    fn start(line: &str) -> Running {
+        let mut command = switchboard();
+        command.args(line.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Running { child, lines }
+    }
+
+    /// The next line of standard output with `start`, the rest of it.
+    fn line(&mut self, start: &str) -> String {
+        self.lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find_map(|line| line.strip_prefix(start).map(str::to_owned))
+            .unwrap_or_else(|| panic!("no line began with {start:?}"))
+    }
+
+    /// Exit code and standard error after the signal.
+    fn signal(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn serve_names_every_address_and_drains_on_both_signals() {
+    let socket = env::temp_dir().join(format!("switchboard-cli-{}.sock", std::process::id()));
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let line = format!("serve --listen 127.0.0.1:0 --listen unix:{} --workers 1", socket.display());
+        let mut server = Running::start(&line);
+        let address = server.line("listening on http://");
+        assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
+        assert_eq!(server.line("listening on unix:"), socket.display().to_string());
+        std::net::TcpStream::connect(&address).unwrap();
+        let (code, log) = server.signal(signal);
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains("drained"), "{log}");
+    }
+}
+
+#[test]
+fn connections_that_had_to_be_cut_are_counted() {
+    let mut server = Running::start("serve --listen 127.0.0.1:0 --drain-timeout 0ms");
+    let address = server.line("listening on http://");
+    let mut caller = std::net::TcpStream::connect(address).unwrap();
+    // An answer proves that the server has the connection; the call that follows it does not end.
+    let request = "POST /demo.v1.Greeter/Watch HTTP/1.1\r\nhost: a\r\n\
+                   content-type: application/connect+json\r\n\
+                   content-length: 39\r\n\r\n\0\0\0\0\x22{\"count\":10000,\"intervalMs\":60000}";
+    std::io::Write::write_all(&mut caller, request.as_bytes()).unwrap();
+    assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);
+    let (code, log) = server.signal(rustix::process::Signal::INT);
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("drained; 1 connection had to be cut"), "{log}");
+}
+
+#[test]
+fn demo_serves_on_after_the_table() {
+    let mut demo = Running::start("demo --listen 127.0.0.1:0");
+    let command = demo.line("  curl ");
+    assert!(command.contains("/demo.v1.Greeter/Greet"), "{command}");
+    demo.line("Ctrl-C");
+    let (code, log) = demo.signal(rustix::process::Signal::INT);
+    assert_eq!(code, Some(0), "{log}");
+}
