@@ -14,7 +14,11 @@ pub struct Metadata {
 
 /// Why a name or value was refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct InvalidMetadata(String);
+pub struct InvalidMetadata {
+    text: String,
+    /// A limit of the receiver, not the fault of a name or value.
+    too_many: bool,
+}
 
 impl Metadata {
     /// An empty list.
@@ -96,39 +100,35 @@ impl Metadata {
             let (name_len, value_len) =
                 (usize::from(head[0]), usize::from(u16::from_le_bytes([head[1], head[2]])));
             let Some(value) = rest.get(name_len..name_len + value_len) else { break };
-            let name = std::str::from_utf8(&rest[..name_len])
-                .map_err(|_| InvalidMetadata("a metadata name is not text".into()))?;
+            let name =
+                std::str::from_utf8(&rest[..name_len]).map_err(|_| invalid("a metadata name is not text"))?;
             check(name, value)?;
             if metadata.len() == entries_max {
-                return Err(InvalidMetadata(format!(
-                    "more than {entries_max} metadata entries (limit metadata_entries_max)"
-                )));
+                let text = format!("more than {entries_max} metadata entries (limit metadata_entries_max)");
+                return Err(InvalidMetadata { text, too_many: true });
             }
             metadata.entries.push((name.into(), Bytes::copy_from_slice(value)));
             block = &rest[name_len + value_len..];
         }
-        if block.is_empty() {
-            Ok(metadata)
-        } else {
-            Err(InvalidMetadata("a metadata block is cut short".into()))
-        }
+        if block.is_empty() { Ok(metadata) } else { Err(invalid("a metadata block is cut short")) }
     }
+}
+
+fn invalid(text: impl Into<String>) -> InvalidMetadata {
+    InvalidMetadata { text: text.into(), too_many: false }
 }
 
 /// Names are tokens, values text unless the name says `-bin`.
 fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
     let token = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'.' | b'-');
     if name.is_empty() || name.len() > 255 || !name.bytes().all(token) {
-        return Err(InvalidMetadata(format!("{name:?} is no metadata name: 1 to 255 of 0-9 a-z _ . -")));
+        return Err(invalid(format!("{name:?} is no metadata name: 1 to 255 of 0-9 a-z _ . -")));
     }
     if value.len() > usize::from(u16::MAX) {
-        return Err(InvalidMetadata(format!(
-            "the value of {name} has {} bytes, the limit is 65535",
-            value.len()
-        )));
+        return Err(invalid(format!("the value of {name} has {} bytes, the limit is 65535", value.len())));
     }
     if !name.ends_with("-bin") && !value.iter().all(|byte| (0x20..0x7F).contains(byte)) {
-        return Err(InvalidMetadata(format!(
+        return Err(invalid(format!(
             "the value of {name} is not plain text; end the name in -bin for bytes"
         )));
     }
@@ -143,7 +143,7 @@ impl fmt::Debug for Metadata {
 
 impl fmt::Display for InvalidMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -151,7 +151,10 @@ impl std::error::Error for InvalidMetadata {}
 
 impl From<InvalidMetadata> for crate::Status {
     fn from(error: InvalidMetadata) -> Self {
-        crate::Status::invalid_argument(error.0)
+        if error.too_many {
+            return crate::Status::resource_exhausted(error.text);
+        }
+        crate::Status::invalid_argument(error.text)
     }
 }
 

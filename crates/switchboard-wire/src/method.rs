@@ -99,12 +99,16 @@ pub struct MethodTable {
     by_name: HashMap<Box<str>, MethodId>,
     entries: Vec<Entry>,
     services: Vec<&'static ServiceInfo>,
+    /// The largest of the methods' own limits.
+    largest_message: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     service: u16,
     index: u16,
+    /// The method's own limit, in place of the connection's.
+    message_bytes_max: Option<u32>,
 }
 
 impl MethodTable {
@@ -123,7 +127,7 @@ impl MethodTable {
         for (index, method) in service.methods.iter().enumerate() {
             let id = MethodId(self.entries.len() as u16);
             self.by_name.insert(format!("{}/{}", service.name, method.name).into(), id);
-            self.entries.push(Entry { service: number, index: index as u16 });
+            self.entries.push(Entry { service: number, index: index as u16, message_bytes_max: None });
         }
         self.services.push(service);
         Ok(number)
@@ -132,6 +136,45 @@ impl MethodTable {
     /// The method with the full name `package.Service/Method`.
     pub fn find(&self, name: &str) -> Option<MethodId> {
         self.by_name.get(name).copied()
+    }
+
+    /// Gives the method a limit of its own for request messages, in bytes.
+    ///
+    /// # Errors
+    /// The name of a method that is not there.
+    pub fn limit_messages(&mut self, name: &str, bytes: u32) -> Result<(), String> {
+        let id = self.find(name).ok_or_else(|| self.unknown(name).message().to_owned())?;
+        self.entries[usize::from(id.0)].message_bytes_max = Some(bytes);
+        self.largest_message = self.entries.iter().filter_map(|entry| entry.message_bytes_max).max();
+        Ok(())
+    }
+
+    /// Largest request message of the method, where the connection's limit is `general`.
+    #[inline]
+    pub fn message_bytes_max(&self, id: MethodId, general: u32) -> u32 {
+        self.entries[usize::from(id.0)].message_bytes_max.unwrap_or(general)
+    }
+
+    /// Largest request message of any method, where the connection's limit is `general`.
+    #[inline]
+    pub fn largest_message(&self, general: u32) -> u32 {
+        self.largest_message.map_or(general, |largest| largest.max(general))
+    }
+
+    /// Whether any method has a limit of its own.
+    #[inline]
+    pub fn has_limits(&self) -> bool {
+        self.largest_message.is_some()
+    }
+
+    /// The status for a request message over the limit of its method.
+    pub fn too_large(&self, id: MethodId, bytes: u32, general: u32) -> crate::Status {
+        let (max, name) = (self.message_bytes_max(id, general), self.full_name(id));
+        let whose =
+            if self.entries[usize::from(id.0)].message_bytes_max.is_some() { "method" } else { "receiver" };
+        crate::Status::resource_exhausted(format!(
+            "a request of {bytes} bytes to {name} is over the limit of {max} bytes (message_bytes_max of the {whose})"
+        ))
     }
 
     /// Number of the service and index of the method in it.

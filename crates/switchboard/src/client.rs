@@ -127,7 +127,15 @@ impl Channel {
                 None => (Target::Channel(self.clone()), pool.timeout()),
             },
         };
-        Begin { target, method, codec, timeout, metadata: Metadata::new(), mistake: None }
+        Begin {
+            target,
+            method,
+            codec,
+            timeout,
+            reply_bytes_max: usize::MAX,
+            metadata: Metadata::new(),
+            mistake: None,
+        }
     }
 }
 
@@ -146,6 +154,8 @@ struct Begin {
     method: &'static ClientMethod,
     codec: Codec,
     timeout: Option<Duration>,
+    /// Largest reply message that the caller takes.
+    reply_bytes_max: usize,
     metadata: Metadata,
     /// The first refused metadata; the call fails with it.
     mistake: Option<Status>,
@@ -199,6 +209,14 @@ macro_rules! call_options {
             #[must_use = "a call does nothing until it is awaited"]
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.begin.timeout = Some(timeout);
+                self
+            }
+
+            /// Fails the call with `ResourceExhausted` when a reply message has more than `bytes`. The channel's
+            /// `message_bytes_max` holds as well and is what keeps larger ones from being read at all.
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
+                self.begin.reply_bytes_max = bytes;
                 self
             }
 

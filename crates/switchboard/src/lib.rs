@@ -6,6 +6,7 @@
 //! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
 //! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.
 
+pub mod blocking;
 pub mod call;
 pub mod client;
 pub mod codec;

@@ -34,6 +34,7 @@ pub struct Server {
     services: Vec<Arc<dyn ErasedService>>,
     listeners: Vec<(String, Vec<(Limit, u64)>)>,
     limits: Limits,
+    method_limits: Vec<(String, u32)>,
     mistakes: Vec<Error>,
 }
 
@@ -50,6 +51,7 @@ impl Server {
             services: Vec::new(),
             listeners: Vec::new(),
             limits: Limits::default(),
+            method_limits: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -76,6 +78,24 @@ impl Server {
         if let Err(error) = self.limits.set(limit, value, Source::Server) {
             self.mistakes.push(error);
         }
+        self
+    }
+
+    /// Sets a limit for one method, `package.Service/Method`, above or below that of the server and its listeners.
+    /// Methods have one limit of their own: [`Limit::MessageBytesMax`], for request messages.
+    pub fn method_limit(mut self, method: impl Into<String>, limit: Limit, value: u64) -> Server {
+        let method = method.into();
+        let mut checked = Limits::default();
+        if limit != Limit::MessageBytesMax {
+            let text = format!(
+                "{} cannot be set for one method ({method}): only message_bytes_max can",
+                limit.name()
+            );
+            self.mistakes.push(Error::config(text));
+        } else if let Err(error) = checked.set(limit, value, Source::Server) {
+            self.mistakes.push(error);
+        }
+        self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
         self
     }
 
@@ -122,6 +142,11 @@ impl Server {
         for service in &self.services {
             table.add(service.info()).map_err(Error::config)?;
         }
+        for (method, bytes) in &self.method_limits {
+            table
+                .limit_messages(method, *bytes)
+                .map_err(|why| Error::config(format!("method_limit: {why}")))?;
+        }
         let table = Arc::new(table);
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
@@ -158,7 +183,7 @@ impl Server {
             addresses.push(address);
             tokio::spawn(accept::run(listener, shared.clone(), limits, stopped.clone()));
         }
-        Ok(Running { shared, addresses, stop })
+        Ok(Running { shared, addresses, stop: Some(stop) })
     }
 }
 
@@ -167,7 +192,8 @@ impl Server {
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    stop: watch::Sender<()>,
+    /// The acceptors end when it is dropped.
+    stop: Option<watch::Sender<()>>,
 }
 
 /// What was left when a drain ended.
@@ -208,11 +234,12 @@ impl Running {
     }
 
     /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
-    pub async fn drain(self, limit: Duration) -> Drained {
+    ///
+    /// Cancel safe: dropped before its end, it cuts every connection.
+    pub async fn drain(mut self, limit: Duration) -> Drained {
         let end = Instant::now() + limit;
-        // Dropping the sender is what the acceptors wait for; dropping the whole would cut the connections.
-        let Running { shared, stop, .. } = self;
-        drop(stop);
+        self.stop = None;
+        let shared = &self.shared;
         shared.draining.store(true, Ordering::Relaxed);
         #[cfg(feature = "http")]
         shared.drain_http.send_replace(true);
@@ -225,7 +252,6 @@ impl Running {
                 return Drained { cut };
             }
             if Instant::now() >= end {
-                shared.cut_all();
                 return Drained { cut };
             }
             tokio::time::sleep(Duration::from_millis(5).min(end.saturating_duration_since(Instant::now())))
@@ -237,6 +263,12 @@ impl Running {
 impl Running {
     /// Cuts everything at once, as a crash would; for tests.
     pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
         self.shared.cut_all();
     }
 }

@@ -76,16 +76,22 @@ pub struct Receiver<T> {
     queue: Arc<Queue>,
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
+    bytes_max: usize,
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn new(queue: Arc<Queue>, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver { queue, codec, decode }
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        codec: Codec,
+        decode: fn(Codec, Bytes) -> Result<T>,
+        bytes_max: usize,
+    ) -> Self {
+        Receiver { queue, codec, decode, bytes_max }
     }
 
     /// The stream of a request, read as a type; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver { queue: raw.0, codec, decode }
+        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX }
     }
 
     /// The next message; none at the end.
@@ -98,7 +104,11 @@ impl<T> Receiver<T> {
         match poll_fn(|cx| self.queue.poll_pop(cx)).await {
             None => Ok(None),
             Some(Err(status)) => Err(status),
-            Some(Ok(message)) => (self.decode)(self.codec, message).map(Some),
+            Some(Ok(message)) => {
+                check_reply(&message, self.bytes_max)
+                    .inspect_err(|status| self.queue.close(status.clone()))?;
+                (self.decode)(self.codec, message).map(Some)
+            }
         }
     }
 
@@ -376,6 +386,19 @@ impl State {
         wake(&mut self.producer);
         Some(item)
     }
+}
+
+/// # Errors
+/// `ResourceExhausted` for a reply larger than its caller takes.
+#[inline]
+pub(crate) fn check_reply(message: &Bytes, max: usize) -> Result<()> {
+    if message.len() <= max {
+        return Ok(());
+    }
+    let bytes = message.len();
+    let text =
+        format!("a reply of {bytes} bytes is over the limit of {max} bytes (reply_bytes_max of the call)");
+    Err(Status::resource_exhausted(text))
 }
 
 /// What an item counts for, here and as credit: an empty one too takes a place.

@@ -45,7 +45,7 @@ impl Client {
     /// Writes the preface; once, before anything else.
     pub fn greet(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.greeted, true) {
-            frame::put_preface(&self.limits, out);
+            frame::put_preface(&self.limits, self.limits.message_bytes_max, out);
         }
     }
 
@@ -164,7 +164,7 @@ impl Client {
     #[inline]
     pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
         loop {
-            let header = match self.framer.next(input, &self.limits)? {
+            let header = match self.framer.next(input, &self.limits, |_| self.limits.message_bytes_max)? {
                 Next::Wait => return Ok(None),
                 Next::Frame(header) => header,
                 Next::TooLarge(header) => match header.kind {
@@ -214,9 +214,14 @@ impl Client {
                 (bytes > 0).then_some(ClientEvent::WindowGrew { bytes })
             }
             kind::HEAD => {
-                let metadata = Metadata::decode(body, self.limits.metadata_entries_max as usize)
-                    .map_err(|error| Fatal(format!("wrong reply metadata: {error}")))?;
-                Some(ClientEvent::Head { id, metadata })
+                match Metadata::decode(body, self.limits.metadata_entries_max as usize) {
+                    Ok(metadata) => Some(ClientEvent::Head { id, metadata }),
+                    Err(error) => {
+                        // The fault of one call; the others on the connection go on.
+                        self.cancel(id, out);
+                        Some(ClientEvent::End { id, end: Err(error.into()) })
+                    }
+                }
             }
             kind::END => {
                 let end = frame::parse_end(header.aux, body, &self.limits)?;

@@ -137,10 +137,17 @@ pub(super) enum Next {
 }
 
 impl Framer {
+    /// The next frame; `message_max` says how large the message of a frame may be.
+    ///
     /// # Errors
     /// Another magic or version in the preface.
     #[inline]
-    pub(super) fn next(&mut self, input: &mut Input, limits: &Limits) -> Result<Next, Fatal> {
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input,
+        limits: &Limits,
+        message_max: impl FnOnce(Header) -> u32,
+    ) -> Result<Next, Fatal> {
         if !self.preface_seen && !self.preface(input)? {
             return Ok(Next::Wait);
         }
@@ -156,7 +163,7 @@ impl Framer {
         let header = Header::parse(header);
         let max = match header.kind {
             kind::CALL | kind::ITEM | kind::REPLY => {
-                limits.message_bytes_max.saturating_add(limits.metadata_bytes_max + CALL_FIXED as u32)
+                message_max(header).saturating_add(limits.metadata_bytes_max + CALL_FIXED as u32)
             }
             kind::HEAD => limits.metadata_bytes_max,
             _ => CONTROL_MAX.max(limits.metadata_bytes_max),
@@ -215,12 +222,12 @@ impl Framer {
     }
 }
 
-pub(super) fn put_preface(limits: &Limits, out: &mut Outbox) {
+pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, out: &mut Outbox) {
     let tail = out.tail();
     tail.extend_from_slice(&MAGIC);
     tail.extend_from_slice(&[VERSION, 0, 0, 0]);
     let settings = [
-        (setting::MESSAGE_BYTES_MAX, limits.message_bytes_max),
+        (setting::MESSAGE_BYTES_MAX, message_bytes_max),
         (setting::METADATA_BYTES_MAX, limits.metadata_bytes_max),
         (setting::CALLS_MAX, limits.calls_max),
         (setting::STREAM_WINDOW_BYTES, limits.stream_window_bytes.max(DEFAULT_WINDOW)),
@@ -342,8 +349,11 @@ pub(super) fn parse_end(code: u16, body: &[u8], limits: &Limits) -> Result<Resul
     let block = rest.get(..metadata_len).ok_or_else(short)?;
     let message = rest[metadata_len..].get(..message_len).ok_or_else(short)?;
     let mut details = &rest[metadata_len + message_len..];
-    let metadata = Metadata::decode(block, limits.metadata_entries_max as usize)
-        .map_err(|error| Fatal(format!("END with wrong metadata: {error}")))?;
+    let metadata = match Metadata::decode(block, limits.metadata_entries_max as usize) {
+        Ok(metadata) => metadata,
+        // The fault of one call; the others on the connection go on.
+        Err(error) => return Ok(Err(error.into())),
+    };
     if code == Code::Ok {
         return Ok(Ok(metadata));
     }

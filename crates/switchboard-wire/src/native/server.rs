@@ -56,10 +56,15 @@ impl Server {
         let head = self.head_of(header, fixed, &input.rest()[CALL_FIXED..CALL_FIXED + metadata_len]);
         let message_len = body_len - CALL_FIXED - metadata_len;
         let head = match head {
-            Ok(head) if message_len <= self.limits.message_bytes_max as usize => head,
+            Ok(head)
+                if message_len
+                    <= self.table.message_bytes_max(head.method, self.limits.message_bytes_max) as usize =>
+            {
+                head
+            }
             Ok(_) => {
                 input.skip(body_len);
-                let status = frame::too_large("a request", message_len as u32, self.limits.message_bytes_max);
+                let status = self.too_large(header, message_len as u32);
                 return Ok(ServerEvent::Refused { id, status });
             }
             Err(status) => {
@@ -73,6 +78,23 @@ impl Server {
             input.skip(message_len);
         }
         Ok(ServerEvent::Open { id, head, first, more: !header.has(flag::END) })
+    }
+
+    /// Largest message of any method.
+    fn largest_message(&self) -> u32 {
+        self.table.largest_message(self.limits.message_bytes_max)
+    }
+
+    /// Says which message is too large; for a CALL also of which method.
+    #[cold]
+    fn too_large(&self, header: Header, bytes: u32) -> Status {
+        let general = self.limits.message_bytes_max;
+        match self.methods.get(usize::from(header.aux)) {
+            Some(Some(Ok(method))) if header.kind == kind::CALL => {
+                self.table.too_large(*method, bytes, general)
+            }
+            _ => frame::too_large("a request", bytes, self.largest_message()),
+        }
     }
 
     #[inline]
@@ -181,7 +203,7 @@ impl ServerWire for Server {
     #[inline(always)]
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
         let max = self.limits.message_bytes_max;
-        let header = self.framer.next_of(kind::CALL, input, max)?;
+        let header = self.framer.next_of(kind::CALL, input, self.table.largest_message(max))?;
         let body = &input.rest()[..header.len as usize];
         let plain = body.first_chunk::<CALL_FIXED>().and_then(|fixed| {
             let method = *self.methods.get(usize::from(header.aux))?.as_ref()?.as_ref().ok()?;
@@ -189,7 +211,8 @@ impl ServerWire for Server {
             // Encoding, metadata and every other flag are for `recv`.
             let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.draining;
             let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
-            usual.then_some((method, codec, timeout_ms))
+            let fits = body.len() - CALL_FIXED <= self.table.message_bytes_max(method, max) as usize;
+            (usual && fits).then_some((method, codec, timeout_ms))
         });
         let Some((method, codec, timeout_ms)) = plain else {
             input.unskip(frame::HEADER_LEN);
@@ -205,15 +228,26 @@ impl ServerWire for Server {
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
         if !self.greeted {
             self.greeted = true;
-            frame::put_preface(&self.limits, out);
+            frame::put_preface(&self.limits, self.largest_message(), out);
         }
         loop {
-            let header = match self.framer.next(input, &self.limits)? {
+            let Server { framer, limits, table, methods, .. } = &mut *self;
+            let message_max = |header: Header| match methods.get(usize::from(header.aux)) {
+                _ if !table.has_limits() => limits.message_bytes_max,
+                Some(Some(Ok(method))) if header.kind == kind::CALL => {
+                    table.message_bytes_max(*method, limits.message_bytes_max)
+                }
+                // The driver knows which method the call of an ITEM has.
+                _ => table.largest_message(limits.message_bytes_max),
+            };
+            let header = match framer.next(input, limits, message_max)? {
                 Next::Wait => return Ok(None),
                 Next::Frame(header) => header,
                 Next::TooLarge(header) => match header.kind {
                     kind::CALL | kind::ITEM => {
-                        let status = frame::too_large("a request", header.len, self.limits.message_bytes_max);
+                        // Metadata has not been told apart from the message yet.
+                        let fixed = if header.kind == kind::CALL { CALL_FIXED as u32 } else { 0 };
+                        let status = self.too_large(header, header.len - fixed);
                         return Ok(Some(ServerEvent::Refused { id: header.id, status }));
                     }
                     kind::SETTINGS..=kind::GO_AWAY => {
@@ -229,12 +263,12 @@ impl ServerWire for Server {
                 kind::CALL => return self.open(header, input).map(Some),
                 kind::ITEM => {
                     let len = header.len as usize;
-                    if header.len > self.limits.message_bytes_max || header.has(flag::COMPRESSED) {
+                    if header.len > self.largest_message() || header.has(flag::COMPRESSED) {
                         input.skip(len);
                         let status = if header.has(flag::COMPRESSED) {
                             Status::unimplemented("compressed messages are not taken on the native wire")
                         } else {
-                            frame::too_large("a request", header.len, self.limits.message_bytes_max)
+                            self.too_large(header, header.len)
                         };
                         return Ok(Some(ServerEvent::Refused { id: header.id, status }));
                     }

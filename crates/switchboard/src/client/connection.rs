@@ -5,11 +5,11 @@
 //! a system call, and on pinned workers nobody contends for it.
 
 use super::{
-    ClientMethod,
+    Channel, ClientMethod, Way,
     calls::{Answer, Calls, Entry, State, Stream, Unary},
 };
 use crate::{
-    Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Metadata, Origin, Result, Retry, Status,
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
@@ -21,7 +21,7 @@ use std::{
     io::IoSlice,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -45,6 +45,7 @@ pub(super) struct Connection {
     wakes: Arc<Wakes>,
     /// Whether new calls may use it.
     usable: AtomicBool,
+    way: Weak<Way>,
 }
 
 struct Inner {
@@ -82,6 +83,7 @@ impl Connection {
         peer: String,
         limits: Limits,
         keepalive: Duration,
+        way: Weak<Way>,
     ) -> (Arc<Connection>, Task) {
         let mut wire = Client::new(limits);
         let mut out = Outbox::new();
@@ -101,7 +103,7 @@ impl Connection {
             earliest: None,
         };
         let connection =
-            Arc::new(Connection { inner: Mutex::new(inner), wakes, usable: AtomicBool::new(true) });
+            Arc::new(Connection { inner: Mutex::new(inner), wakes, usable: AtomicBool::new(true), way });
         let now = Instant::now();
         let task = Task {
             connection: connection.clone(),
@@ -114,6 +116,7 @@ impl Connection {
             ready: Vec::new(),
             wake: Vec::new(),
             last_read: now,
+            heard: false,
             pinged: None,
             alarm: None,
             sleep: None,
@@ -127,6 +130,22 @@ impl Connection {
 
     pub(super) fn is_usable(&self) -> bool {
         self.usable.load(Ordering::Relaxed)
+    }
+
+    /// The channel that a call goes to once more when it failed with `status` because this connection takes none
+    /// any more, and it surely did not begin.
+    #[cold]
+    pub(super) fn other_way(&self, status: &Status) -> Option<Channel> {
+        let moved = status.code() == Code::Unavailable && status.retry() == Retry::Safe && !self.is_usable();
+        if moved { self.way.upgrade().map(Channel) } else { None }
+    }
+
+    /// Takes no further call; the connection closes when those in flight have ended.
+    pub(super) fn retire(&self) {
+        self.usable.store(false, Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.closed.get_or_insert_with(|| Status::unavailable("the channel was dropped"));
+        inner.wake();
     }
 
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
@@ -271,7 +290,8 @@ impl Inner {
     #[inline(always)]
     fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
         match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-            Some(State::Unary(call)) => {
+            // What comes after the end is the server's mistake, or was refused here.
+            Some(State::Unary(call)) if call.end.is_none() => {
                 call.item = Some(item);
                 call.end = Some(Ok(()));
                 wake.extend(call.waker.take());
@@ -280,7 +300,7 @@ impl Inner {
                 stream.inbound.push_now(item);
                 self.end_stream(id, Ok(Metadata::new()));
             }
-            None => {}
+            Some(State::Unary(_)) | None => {}
         }
     }
 
@@ -311,7 +331,7 @@ impl Inner {
             },
             ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
                 Some(State::Stream(_)) => self.end_stream(id, end),
-                Some(State::Unary(call)) => {
+                Some(State::Unary(call)) if call.end.is_none() => {
                     wake.extend(call.waker.take());
                     call.end = Some(end.map(|trailers| {
                         if !trailers.is_empty() {
@@ -319,7 +339,7 @@ impl Inner {
                         }
                     }));
                 }
-                None => {}
+                Some(State::Unary(_)) | None => {}
             },
             ClientEvent::Credit { id, bytes } => {
                 if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
@@ -453,6 +473,7 @@ pub(super) struct Task {
     ready: Vec<u32>,
     wake: Vec<Waker>,
     last_read: Instant,
+    heard: bool,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -572,6 +593,7 @@ impl Task {
             Ok(_) => {}
         }
         self.last_read = Instant::now();
+        self.heard = true;
         runtime::traffic(self.last_read);
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
@@ -645,12 +667,23 @@ impl Task {
     }
 }
 
-impl Future for Task {
-    type Output = ();
+/// How a connection ended.
+pub(super) enum Ended {
+    /// The server had said something before.
+    Heard,
+    /// The server had said nothing, not even its preface.
+    Unheard(Status),
+}
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+impl Future for Task {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
-        this.turn(cx).map(|end| close(&this.connection, &end))
+        this.turn(cx).map(|end| {
+            close(&this.connection, &end);
+            if this.heard { Ended::Heard } else { Ended::Unheard(end) }
+        })
     }
 }
 

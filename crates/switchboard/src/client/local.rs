@@ -5,7 +5,7 @@ use crate::{
     Call, Cx, Metadata, Peer, Reply, Result, Service, Status,
     call::{ReplyBody, RequestBody},
     context,
-    driver::{Erased, ErasedService},
+    driver::{Erased, ErasedService, guarded_next},
     stream::{Items, Queue},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
@@ -83,7 +83,7 @@ pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -
         let mut head_sent = false;
         let pumped = within(deadline, async {
             loop {
-                let item = poll_fn(|cx| context::scope(deadline, || items.as_mut().poll_next(cx))).await;
+                let item = poll_fn(|cx| context::scope(deadline, || guarded_next(items.as_mut(), cx))).await;
                 if !std::mem::replace(&mut head_sent, true) {
                     into.set_head(items.head());
                 }

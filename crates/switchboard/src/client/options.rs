@@ -106,7 +106,7 @@ impl ChannelBuilder {
             return Err(mistake);
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-        Ok(Channel(Arc::new(Way::Remote(Pool::new(addresses, self.options)))))
+        Ok(Channel(Arc::new_cyclic(|way| Way::Remote(Pool::new(addresses, self.options, way.clone())))))
     }
 
     fn option(&mut self, name: &str, value: &str) -> Result<()> {

@@ -4,19 +4,25 @@
 //! without a connection is filled by the first call that needs it; while that is under way others wait for it, and
 //! after a failure calls fail at once until the back-off has passed.
 
-use super::{connection::Connection, options::Options};
-use crate::{Result, Status, net, net::Address, runtime};
+use super::{
+    Way,
+    connection::{Connection, Ended},
+    options::Options,
+};
+use crate::{Result, Retry, Status, net, net::Address, runtime};
 use std::{
     cell::Cell,
     fmt,
+    future::poll_fn,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::{Duration, Instant},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 
 /// The first pause after a failed connect; it doubles from there.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -26,13 +32,16 @@ pub(super) struct Pool {
     /// For each address `connections` places.
     places: Vec<Arc<Place>>,
     options: Options,
+    /// What the pool is part of.
+    way: Weak<Way>,
 }
 
 #[derive(Default)]
 struct Place {
     current: Mutex<Option<Arc<Connection>>>,
     /// Held while a connection is being opened.
-    dial: Arc<tokio::sync::Mutex<Backoff>>,
+    dial: Arc<tokio::sync::Mutex<()>>,
+    backoff: Mutex<Backoff>,
 }
 
 #[derive(Default)]
@@ -51,9 +60,9 @@ thread_local! {
 static NEXT_SEAT: AtomicUsize = AtomicUsize::new(0);
 
 impl Pool {
-    pub(super) fn new(addresses: Vec<Address>, options: Options) -> Pool {
+    pub(super) fn new(addresses: Vec<Address>, options: Options, way: Weak<Way>) -> Pool {
         let places = (0..addresses.len() * options.connections).map(|_| Arc::default()).collect();
-        Pool { addresses, places, options }
+        Pool { addresses, places, options, way }
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -76,71 +85,134 @@ impl Pool {
         self.connection().await.map(drop)
     }
 
-    /// A connection, opened if need be; every address is tried once.
+    /// A connection, opened if need be. One that is ready for any address is taken at once, so that an address that
+    /// does not answer slows nobody down; else every address is tried, all at the same time.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
         let seat = SEAT.with(|seat| *seat) % self.options.connections;
-        // The address whose turn it was and that had no connection, then the others.
-        let first = TURN.get().wrapping_sub(1);
-        let mut last = None;
-        for step in 0..self.addresses.len() {
-            let at = first.wrapping_add(step) % self.addresses.len();
-            match self.open(at, at * self.options.connections + seat).await {
-                Ok(connection) => return Ok(connection),
-                Err(status) => last = Some(status),
+        let (first, count) = (TURN.get(), self.addresses.len());
+        let places = (0..count).map(|turn| (first + turn) % count);
+        let places: Vec<_> =
+            places.map(|at| (at, &self.places[at * self.options.connections + seat])).collect();
+        if let Some(connection) = places.iter().find_map(|(_, place)| place.usable()) {
+            for (address, place) in places {
+                self.open_beside(address, place);
             }
+            return Ok(connection);
         }
-        Err(last.unwrap_or_else(|| Status::invalid_argument("the channel has no address")))
+        let mut opening: Vec<_> =
+            places.into_iter().map(|(address, place)| Box::pin(self.open(address, place))).collect();
+        let mut last = None;
+        poll_fn(|cx| {
+            let mut at = 0;
+            while let Some(open) = opening.get_mut(at) {
+                match open.as_mut().poll(cx) {
+                    Poll::Ready(Ok(connection)) => return Poll::Ready(Ok(connection)),
+                    Poll::Ready(Err(status)) => {
+                        last = Some(status);
+                        drop(opening.swap_remove(at));
+                    }
+                    Poll::Pending => at += 1,
+                }
+            }
+            match last.take_if(|_| opening.is_empty()) {
+                Some(status) => Poll::Ready(Err(status)),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
-    async fn open(&self, address: usize, place: usize) -> Result<Arc<Connection>> {
-        let place = &self.places[place];
+    async fn open(&self, address: usize, place: &Arc<Place>) -> Result<Arc<Connection>> {
         if let Some(connection) = place.usable() {
             return Ok(connection);
         }
-        let mut backoff = place.dial.clone().lock_owned().await;
+        let dialling = place.dial.clone().lock_owned().await;
         if let Some(connection) = place.usable() {
             return Ok(connection);
         }
-        if let (Some(until), Some(last)) = (backoff.until, &backoff.last) {
-            if Instant::now() < until {
-                return Err(last.clone());
-            }
+        if let Some(last) = place.backoff().pausing() {
+            return Err(last);
         }
         if Handle::try_current().is_err() {
             return Err(Status::failed_precondition(
                 "no tokio runtime on this thread; call from switchboard::run, or use switchboard::blocking",
             ));
         }
-        let (address, options, place) =
-            (self.addresses[address].clone(), self.options.clone(), place.clone());
-        // A task of its own: a caller with a short deadline must not begin again what it cannot finish.
-        let dialled = tokio::spawn(async move {
-            match net::dial(&address, options.connect_timeout).await {
-                Ok(io) => {
-                    let (connection, task) =
-                        Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive);
-                    *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
-                    *backoff = Backoff::default();
-                    tokio::spawn(task);
-                    Ok(connection)
-                }
-                Err(status) => {
-                    backoff.failures += 1;
-                    backoff.until = Some(Instant::now() + pause(backoff.failures, options.backoff_max));
-                    backoff.last = Some(status.clone());
-                    Err(status)
-                }
-            }
-        });
+        let dialled = self.dial(address, place.clone(), dialling);
         dialled.await.unwrap_or_else(|_| Err(Status::unavailable("the runtime ended while connecting")))
+    }
+
+    /// Begins to open the connection of `place` without waiting for it, unless that is under way or has to pause.
+    fn open_beside(&self, address: usize, place: &Arc<Place>) {
+        if place.usable().is_some() || place.backoff().pausing().is_some() || Handle::try_current().is_err() {
+            return;
+        }
+        if let Ok(dialling) = place.dial.clone().try_lock_owned() {
+            drop(self.dial(address, place.clone(), dialling));
+        }
+    }
+
+    /// A task of its own: a caller with a short deadline must not begin again what it cannot finish.
+    fn dial(
+        &self,
+        address: usize,
+        place: Arc<Place>,
+        dialling: OwnedMutexGuard<()>,
+    ) -> JoinHandle<Result<Arc<Connection>>> {
+        let (address, options, way) =
+            (self.addresses[address].clone(), self.options.clone(), self.way.clone());
+        tokio::spawn(async move {
+            let _dialling = dialling;
+            let io = net::dial(&address, options.connect_timeout).await;
+            let io = io.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
+            let (connection, task) =
+                Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive, way);
+            *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
+            tokio::spawn(async move {
+                // A server that accepts and closes has not answered either.
+                match task.await {
+                    Ended::Unheard(status) => place.backoff().failed(&status, options.backoff_max),
+                    Ended::Heard => *place.backoff() = Backoff::default(),
+                }
+            });
+            Ok(connection)
+        })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Calls in flight go on to their end; then their connections close.
+        for place in &self.places {
+            if let Some(connection) = place.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                connection.retire();
+            }
+        }
     }
 }
 
 impl Place {
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     fn usable(&self) -> Option<Arc<Connection>> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().filter(|connection| connection.is_usable()).cloned()
+    }
+}
+
+impl Backoff {
+    fn failed(&mut self, status: &Status, max: Duration) {
+        self.failures += 1;
+        self.until = Some(Instant::now() + pause(self.failures, max));
+        self.last = Some(status.clone().with_retry(Retry::Safe));
+    }
+
+    /// Why the last try failed, while the next has to wait.
+    fn pausing(&self) -> Option<Status> {
+        self.last.as_ref().filter(|_| self.until.is_some_and(|until| Instant::now() < until)).cloned()
     }
 }
 

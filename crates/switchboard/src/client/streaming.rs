@@ -32,7 +32,13 @@ impl Begin {
         match channel.as_ref().map(|channel| &*channel.0) {
             None | Some(Way::Remote(_)) => {
                 let connection = self.connection().await?;
-                connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
+                let sent = connection.stream(&self.request(), message.as_ref(), &inbound, outbound.clone());
+                if let Err(status) = sent {
+                    // Not sent: the connection was closed between the choice and now.
+                    self.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
+                    let connection = self.connection().await?;
+                    connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
+                }
             }
             Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());
@@ -90,10 +96,10 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (codec, decode) = (self.begin.codec, self.decode);
+        let (codec, decode, bytes_max) = (self.begin.codec, self.decode, self.begin.reply_bytes_max);
         Box::pin(async move {
             let inbound = self.begin.stream(Some(self.request?), None).await?;
-            Ok(Receiver::new(inbound, codec, decode))
+            Ok(Receiver::new(inbound, codec, decode, bytes_max))
         })
     }
 }
@@ -123,12 +129,12 @@ impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let codec = self.begin.codec;
+        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
             let outbound = Arc::new(Queue::new(ROOM));
             let sender = Sender::new(outbound.clone(), codec, self.encode, true);
             let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode) })
+            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode, bytes_max) })
         })
     }
 }
@@ -192,12 +198,12 @@ impl<Q: 'static, R: 'static> IntoFuture for BidiCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let codec = self.begin.codec;
+        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
             let outbound = Arc::new(Queue::new(ROOM));
             let sender = Sender::new(outbound.clone(), codec, self.encode, true);
             let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok((sender, Receiver::new(inbound, codec, self.decode)))
+            Ok((sender, Receiver::new(inbound, codec, self.decode, bytes_max)))
         })
     }
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Codec, Metadata, Reply, Result, Status,
     call::{ReplyBody, RequestBody},
+    stream::check_reply,
 };
 use bytes::Bytes;
 use std::{
@@ -44,7 +45,12 @@ impl<R> IntoFuture for UnaryCall<R> {
     type IntoFuture = UnaryFuture<R>;
 
     fn into_future(self) -> UnaryFuture<R> {
-        UnaryFuture { decode: self.decode, codec: self.begin.codec, raw: Raw::new(self.begin, self.request) }
+        UnaryFuture {
+            decode: self.decode,
+            codec: self.begin.codec,
+            reply_bytes_max: self.begin.reply_bytes_max,
+            raw: Raw::new(self.begin, self.request),
+        }
     }
 }
 
@@ -53,6 +59,7 @@ impl<R> IntoFuture for UnaryCall<R> {
 pub struct UnaryFuture<R> {
     raw: Raw,
     codec: Codec,
+    reply_bytes_max: usize,
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
@@ -62,6 +69,7 @@ impl<R> Future for UnaryFuture<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = std::task::ready!(self.raw.poll(cx))?;
+        check_reply(&answer.item, self.reply_bytes_max)?;
         let message = (self.decode)(self.codec, answer.item)?;
         Poll::Ready(Ok(Response {
             message,
@@ -72,8 +80,17 @@ impl<R> Future for UnaryFuture<R> {
 }
 
 /// A unary call before its reply is read as a type.
-enum Raw {
-    Start(Begin, Result<Bytes>),
+struct Raw {
+    /// What is sent, and sent once more when its first connection turns out to take no calls any more.
+    begin: Begin,
+    request: Result<Bytes>,
+    stage: Stage,
+    /// What is to be sent was handed on: it cannot be sent again.
+    moved_on: bool,
+}
+
+enum Stage {
+    Start,
     Connecting(Pin<Box<dyn Future<Output = Result<Sent>> + Send>>),
     Waiting(Sent),
     Local(Pin<Box<dyn Future<Output = Result<Answer>> + Send>>),
@@ -97,19 +114,19 @@ impl Drop for Sent {
 
 impl Raw {
     fn new(begin: Begin, request: Result<Bytes>) -> Raw {
-        Raw::Start(begin, request)
+        Raw { begin, request, stage: Stage::Start, moved_on: false }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
         loop {
-            match self {
-                Raw::Start(begin, request) => {
-                    let next = Raw::begin(begin, request, cx);
-                    let waits = matches!(next, Ok(Raw::Waiting(_)));
-                    *self = match next {
+            match &mut self.stage {
+                Stage::Start => {
+                    let next = self.begin(cx);
+                    let waits = matches!(next, Ok(Stage::Waiting(_)));
+                    self.stage = match next {
                         Ok(next) => next,
                         Err(status) => {
-                            *self = Raw::Done;
+                            self.stage = Stage::Done;
                             return Poll::Ready(Err(status));
                         }
                     };
@@ -117,59 +134,86 @@ impl Raw {
                         return Poll::Pending;
                     }
                 }
-                Raw::Connecting(sent) => {
+                Stage::Connecting(sent) => {
                     let sent = std::task::ready!(sent.as_mut().poll(cx))?;
-                    *self = Raw::Waiting(sent);
+                    self.stage = Stage::Waiting(sent);
                 }
-                Raw::Waiting(sent) => {
+                Stage::Waiting(sent) => {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
-                    *self = Raw::Done;
+                    let Stage::Waiting(sent) = std::mem::replace(&mut self.stage, Stage::Done) else {
+                        unreachable!("matched above")
+                    };
+                    if let Err(status) = &answer
+                        && let Some(moved) = self.moved(&sent.connection, status)
+                    {
+                        self.stage = moved;
+                        continue;
+                    }
                     return Poll::Ready(answer);
                 }
-                Raw::Local(answer) => {
+                Stage::Local(answer) => {
                     let answer = std::task::ready!(answer.as_mut().poll(cx));
-                    *self = Raw::Done;
+                    self.stage = Stage::Done;
                     return Poll::Ready(answer);
                 }
-                Raw::Done => panic!("a call was polled after its answer"),
+                Stage::Done => panic!("a call was polled after its answer"),
             }
         }
     }
 
-    /// Sends the call if there is a connection, else begins to wait for one. What is left of `begin` is dropped.
+    /// Sends the call if there is a connection, else begins to wait for one.
     #[inline(always)]
-    fn begin(begin: &mut Begin, request: &mut Result<Bytes>, cx: &Context<'_>) -> Result<Raw> {
-        let request = match request {
+    fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
+        let request = match &self.request {
             Ok(request) => request,
             Err(status) => return Err(status.clone()),
         };
-        if let Some(mistake) = begin.mistake.take() {
+        if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
         }
-        if let Target::Connection(connection) = &begin.target {
-            let id = connection.unary(&begin.request(), request, cx.waker())?;
-            if let Target::Connection(connection) = std::mem::replace(&mut begin.target, Target::Nowhere) {
-                return Ok(Raw::Waiting(Sent { connection, id: Some(id) }));
-            }
+        let Target::Connection(connection) = &self.begin.target else { return self.begin_slowly() };
+        let id = connection.unary(&self.begin.request(), request, cx.waker());
+        let Target::Connection(connection) = std::mem::replace(&mut self.begin.target, Target::Nowhere)
+        else {
+            unreachable!("matched above")
+        };
+        match id {
+            Ok(id) => Ok(Stage::Waiting(Sent { connection, id: Some(id) })),
+            Err(status) => self.moved(&connection, &status).ok_or(status),
         }
-        Raw::begin_slowly(begin.take(), std::mem::take(request))
     }
 
+    /// Through a channel: connects first, or hands the call to a service of this process.
     #[cold]
-    fn begin_slowly(mut begin: Begin, request: Bytes) -> Result<Raw> {
+    fn begin_slowly(&mut self) -> Result<Stage> {
+        self.moved_on = true;
+        let mut begin = self.begin.take();
+        let request = std::mem::replace(&mut self.request, Ok(Bytes::new()))?;
         let Target::Channel(channel) = &begin.target else {
             return Err(Status::internal("a call was begun twice"));
         };
         let channel = channel.clone();
         match &*channel.0 {
-            Way::Remote(_) => Ok(Raw::Connecting(Box::pin(connect_and_send(begin, request)))),
+            Way::Remote(_) => Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request)))),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
-                Ok(Raw::Local(Box::pin(async move { answer_of(called.await?) })))
+                Ok(Stage::Local(Box::pin(async move { answer_of(called.await?) })))
             }
         }
+    }
+
+    /// The call on its way to another connection, if it surely did not begin on this one. Once, because what is sent
+    /// goes with it; the timeout begins anew.
+    #[cold]
+    fn moved(&mut self, connection: &Connection, status: &Status) -> Option<Stage> {
+        if self.moved_on {
+            return None;
+        }
+        let channel = connection.other_way(status)?;
+        self.begin.target = Target::Channel(channel);
+        self.begin_slowly().ok()
     }
 }
 
@@ -188,6 +232,7 @@ impl Begin {
             method: self.method,
             codec: self.codec,
             timeout: self.timeout,
+            reply_bytes_max: self.reply_bytes_max,
             metadata: std::mem::take(&mut self.metadata),
             mistake: self.mistake.take(),
         }
@@ -264,7 +309,9 @@ impl OnewayCall {
             }
         }
         let connection = self.begin.connection().await?;
-        connection.oneway(&self.begin.request(), &request)
+        let Err(status) = connection.oneway(&self.begin.request(), &request) else { return Ok(()) };
+        self.begin.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
+        self.begin.connection().await?.oneway(&self.begin.request(), &request)
     }
 }
 

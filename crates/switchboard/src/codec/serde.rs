@@ -4,6 +4,7 @@ use super::{foreign, malformed, short_name};
 use crate::{Codec, Result};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
+use std::cell::Cell;
 
 /// Writes a message.
 ///
@@ -14,10 +15,59 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
     };
     match codec {
-        Codec::Postcard => postcard::to_stdvec(message).map(Bytes::from).map_err(|error| refused(&error)),
-        Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| refused(&error)),
+        Codec::Postcard => postcard::serialize_with_flavor(message, Scratch(SCRATCH.take()))
+            .map(payload)
+            .map_err(|error| refused(&error)),
+        Codec::Json => {
+            let mut scratch = SCRATCH.take();
+            serde_json::to_writer(&mut scratch, message).map_err(|error| refused(&error))?;
+            Ok(payload(scratch))
+        }
         Codec::Proto => Err(foreign(short_name::<T>(), codec, "postcard and json")),
     }
+}
+
+/// Larger messages keep the memory that they were written into.
+const SCRATCH_MAX: usize = 16 << 10;
+
+thread_local! {
+    /// Where messages are written, since their size is not known before: a vector of their own would grow step by
+    /// step, each an allocation.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Postcard's own vector begins empty with every message, and its writer to other collections goes byte by byte.
+struct Scratch(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Scratch {
+    type Output = Vec<u8>;
+
+    #[inline(always)]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
+}
+
+/// What was written into the scratch, in one allocation of its size.
+fn payload(mut scratch: Vec<u8>) -> Bytes {
+    if scratch.len() > SCRATCH_MAX {
+        return Bytes::from(scratch);
+    }
+    let payload = Bytes::copy_from_slice(&scratch);
+    scratch.clear();
+    SCRATCH.set(scratch);
+    payload
 }
 
 /// Reads a message.

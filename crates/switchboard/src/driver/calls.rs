@@ -126,9 +126,14 @@ impl Calls {
         self.by_id.values().copied().collect()
     }
 
+    /// Whether places were made.
+    pub(super) fn has_room(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
     /// Gives memory back when nothing is parked.
     pub(super) fn shrink(&mut self) {
-        if self.by_id.is_empty() && self.entries.len() > 1 {
+        if self.by_id.is_empty() {
             self.entries = Vec::new();
             self.free = Vec::new();
             self.by_id = HashMap::new();

@@ -41,6 +41,8 @@ const PARTS_MAX: usize = 64;
 const WINDOW_MAX: u32 = 8;
 /// A method whose handlers hold the turn for longer is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
+/// After so long without traffic a connection gives back what its calls used.
+const CALM: Duration = Duration::from_secs(1);
 /// After the last reply of a draining connection, how long the client gets to close it.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -51,6 +53,8 @@ pub(crate) struct Connection<W> {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     limits: Limits,
+    /// The limits of the listener, of which `limits` is the part of the wire.
+    settings: Arc<crate::Limits>,
     /// Where this worker counts.
     shard: usize,
     input: BytesMut,
@@ -67,7 +71,10 @@ pub(crate) struct Connection<W> {
     /// Calls that were ready at once since then, all of one method.
     window: Option<(MethodId, u32)>,
     last_read: Instant,
-    pinged: bool,
+    /// When the peer was asked for a sign of life that has not come.
+    pinged: Option<Instant>,
+    /// Places of calls may be left; an alarm is set for giving them back.
+    roomy: bool,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     draining: Option<Instant>,
@@ -95,7 +102,7 @@ impl<W: ServerWire> Connection<W> {
         wire: W,
         input: BytesMut,
         peer: Peer,
-        limits: Limits,
+        settings: Arc<crate::Limits>,
         shared: Arc<Shared>,
         wakes: Arc<Wakes>,
         shard: usize,
@@ -105,7 +112,7 @@ impl<W: ServerWire> Connection<W> {
             io,
             wire,
             peer: Arc::new(peer),
-            limits,
+            limits: settings.wire(),
             shard,
             input,
             sharing: net::Sharing::default(),
@@ -118,12 +125,14 @@ impl<W: ServerWire> Connection<W> {
             now,
             window: None,
             last_read: now,
-            pinged: false,
-            alarm: Some(now + shared.limits.idle_timeout()),
+            pinged: None,
+            roomy: false,
+            alarm: Some(now + settings.idle_timeout()),
             sleep: None,
             draining: None,
             held: false,
             deaf: false,
+            settings,
             shared,
         }
     }
@@ -133,6 +142,7 @@ impl<W: ServerWire> Connection<W> {
         self.now = Instant::now();
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
+        self.out.adopt(net::lend);
         if self.draining.is_none() && self.shared.draining.load(Ordering::Relaxed) {
             self.draining = Some(self.now);
             self.wire.drain("the server is going away", &mut self.out);
@@ -142,7 +152,7 @@ impl<W: ServerWire> Connection<W> {
         }
         self.poll_ready();
         // Bytes that the sniffer read come first.
-        if !self.input.is_empty() && !self.deaf {
+        if !self.input.is_empty() && !self.deaf && !self.is_full() {
             self.handle_input();
         }
         loop {
@@ -161,7 +171,7 @@ impl<W: ServerWire> Connection<W> {
                     cx.waker().wake_by_ref();
                     break;
                 }
-                Read::Held if flushed && self.out.len() < self.shared.limits.outbox_bytes_max() => continue,
+                Read::Held if flushed && !self.is_full() => continue,
                 Read::Over if self.out.is_empty() && self.calls.len() == 0 => return Poll::Ready(()),
                 _ if !self.out.is_empty() && flushed => continue,
                 _ => break,
@@ -182,7 +192,7 @@ impl<W: ServerWire> Connection<W> {
         if self.deaf {
             return Read::Over;
         }
-        if self.out.len() > self.shared.limits.outbox_bytes_max() {
+        if self.is_full() {
             return Read::Held;
         }
         if self.held {
@@ -200,7 +210,7 @@ impl<W: ServerWire> Connection<W> {
             Poll::Ready(Ok(n)) if n > 0 => {
                 self.now = Instant::now();
                 self.last_read = self.now;
-                self.pinged = false;
+                self.pinged = None;
                 runtime::traffic(self.now);
                 self.handle_input();
                 if self.deaf { Read::Over } else { Read::Some }
@@ -216,23 +226,27 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Takes every whole unit from the input, as long as the outbox has room for what they are answered with:
-    /// small requests can have large replies.
+    /// Whether more waits to be written than one peer may have waiting.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.out.len() > self.settings.outbox_bytes_max()
+    }
+
+    /// Takes every whole unit from the input, as long as the peer takes the answers.
     fn handle_input(&mut self) {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
-        let out_max = self.shared.limits.outbox_bytes_max();
         self.held = false;
         self.out.adopt(net::lend);
         loop {
-            while self.out.len() <= out_max {
-                let Some(opened) = self.wire.next_call(&mut input) else { break };
-                let Opened { id, method, codec, timeout, first } = opened;
+            while !self.is_full()
+                && let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input)
+            {
                 let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
                 self.open(id, head, Some(first), false);
             }
-            if self.out.len() > out_max {
-                self.close_window();
+            if self.is_full() {
                 self.held = true;
+                self.close_window();
                 break;
             }
             match self.wire.recv(&mut input, &mut self.out) {
@@ -371,11 +385,10 @@ impl<W: ServerWire> Connection<W> {
     }
 
     /// Whether one more call would be too many, or uses the number of another.
-    fn over_limit(&self, id: CallId) -> Option<Status> {
-        if self.calls.len() == 0 {
-            return None;
-        }
-        if self.calls.find(id).is_some() {
+    fn over_limit(&mut self, id: CallId) -> Option<Status> {
+        if let Some(index) = self.calls.find(id) {
+            // An answer would be taken for that of the other: one end ends both.
+            self.forget(index);
             return Some(Status::internal(format!("call number {id} is in use on this connection")));
         }
         if self.calls.len() >= self.limits.calls_max as usize {
@@ -408,7 +421,14 @@ impl<W: ServerWire> Connection<W> {
 
     fn item(&mut self, id: CallId, item: Bytes) {
         let Some(index) = self.calls.find(id) else { return };
-        let Some(queue) = self.calls.get_mut(index).and_then(|call| call.inbound.clone()) else { return };
+        let Some(parked) = self.calls.get_mut(index) else { return };
+        let (method, Some(queue)) = (parked.method, parked.inbound.clone()) else { return };
+        let general = self.limits.message_bytes_max;
+        let message_max = self.shared.table.message_bytes_max(method, general) as usize;
+        if item.len() > message_max {
+            let status = self.shared.table.too_large(method, item.len() as u32, general);
+            return self.finish(index, Err(status));
+        }
         let ahead = queue.push_now(item);
         // One message may overdraw the window, further ones are the peer's fault.
         if ahead >= self.limits.stream_window_bytes as usize {
@@ -473,7 +493,10 @@ impl<W: ServerWire> Connection<W> {
     ) {
         while self.calls.get_mut(index).is_some_and(|parked| parked.credit > 0) {
             if self.out.len() > FLUSH_BYTES {
-                self.stalled.push(index);
+                // Once, however often the peer grants credit meanwhile.
+                if !self.stalled.contains(&index) {
+                    self.stalled.push(index);
+                }
                 break;
             }
             let began = self.now;
@@ -656,14 +679,20 @@ impl<W: ServerWire> Connection<W> {
             let text = format!("the deadline of {} ms has passed on the server", allowed.as_millis());
             self.finish(index, Err(Status::deadline_exceeded(text)));
         }
-        let idle = self.shared.limits.idle_timeout();
+        let idle = self.settings.idle_timeout();
         let mut silent = self.last_read + idle;
         if silent <= self.now {
-            if std::mem::replace(&mut self.pinged, true) {
+            let pinged = match self.pinged {
+                Some(pinged) => pinged,
+                None => {
+                    self.wire.ping(&mut self.out);
+                    *self.pinged.insert(self.now)
+                }
+            };
+            silent = pinged + self.settings.keepalive_timeout();
+            if silent <= self.now {
                 return true;
             }
-            self.wire.ping(&mut self.out);
-            silent = self.now + self.shared.limits.keepalive_timeout();
         }
         if let Some(began) = self.draining {
             silent = silent.min(began + LINGER);
@@ -671,8 +700,27 @@ impl<W: ServerWire> Connection<W> {
                 silent = self.now + LINGER;
             }
         }
-        self.alarm = Some(next.map_or(silent, |next| next.min(silent)));
+        let mut alarm = next.map_or(silent, |next| next.min(silent));
+        if self.roomy {
+            if self.last_read + CALM <= self.now && self.calls.len() == 0 {
+                self.shrink();
+            } else {
+                alarm = alarm.min(self.now + CALM);
+            }
+        }
+        self.alarm = Some(alarm);
         false
+    }
+
+    /// Gives back what the calls used; the next one begins anew.
+    fn shrink(&mut self) {
+        self.roomy = false;
+        self.calls.shrink();
+        for dispatch in self.dispatches.iter_mut().flatten() {
+            dispatch.shrink();
+        }
+        self.ready = Vec::new();
+        self.stalled = Vec::new();
     }
 
     /// Writes the outbox; says whether everything went out. While more input is at hand only a large outbox is
@@ -709,6 +757,11 @@ impl<W: ServerWire> Connection<W> {
 
     /// Makes the next timer wake the task.
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.roomy && self.calls.has_room() {
+            self.roomy = true;
+            let calm = self.now + CALM;
+            self.alarm = Some(self.alarm.map_or(calm, |alarm| alarm.min(calm)));
+        }
         if self.draining.is_some() && self.calls.len() == 0 {
             let linger = self.now + LINGER;
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
@@ -742,7 +795,7 @@ impl<W> Drop for Connection<W> {
 }
 
 /// A panic in a streaming handler ends its call, not the connection.
-fn guarded_next(
+pub(crate) fn guarded_next(
     items: Pin<&mut dyn crate::stream::Items>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes>>> {

@@ -136,6 +136,13 @@ struct Front {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
 
+/// The limits of `connectrpc` for request messages of so many bytes.
+pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
+    connectrpc::Limits::default()
+        .with_max_message_size(bytes)
+        .with_max_request_body_size(bytes.saturating_add(ENVELOPE))
+}
+
 impl Front {
     fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
         let message = limits.get(Limit::MessageBytesMax) as usize;
@@ -143,11 +150,7 @@ impl Front {
         let service = ConnectRpcService::new(Dispatch::new(peer, shared.clone(), limits, shard))
             .with_compression(compression)
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
-            .with_limits(
-                connectrpc::Limits::default()
-                    .with_max_message_size(message)
-                    .with_max_request_body_size(message.saturating_add(ENVELOPE)),
-            );
+            .with_limits(message_limits(message));
         Front { service, shared }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Standard,
+    connection::message_limits,
     convert::{self, MetadataLimits},
     replies::Replies,
     requests::Requests,
@@ -9,7 +10,7 @@ use super::{
     trailers::Trailers,
 };
 use crate::{
-    Call, Code, Codec, Cx, Idempotency, Kind, Limits, Metadata, Peer, Reply, Result, Status,
+    Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
     call::{ReplyBody, RequestBody},
     context,
     server::Shared,
@@ -32,6 +33,7 @@ pub(super) struct Dispatch {
     standard: Arc<Standard>,
     shard: usize,
     metadata: MetadataLimits,
+    message_bytes_max: u32,
     grpc: Arc<Peer>,
     grpc_web: Arc<Peer>,
     connect: Arc<Peer>,
@@ -57,6 +59,7 @@ impl Dispatch {
             shared,
             shard,
             metadata: MetadataLimits::new(limits),
+            message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
             grpc: speaks("grpc"),
             grpc_web: speaks("grpc-web"),
             connect: speaks("connect"),
@@ -223,7 +226,12 @@ impl Dispatcher for Dispatch {
             Kind::Unary => MethodKind::Unary,
         };
         let reads = info.kind == Kind::Unary && info.idempotency == Idempotency::NoSideEffects;
-        Some(MethodDescriptor::from_kind(kind).with_idempotent(reads))
+        let descriptor = MethodDescriptor::from_kind(kind).with_idempotent(reads);
+        if !self.shared.table.has_limits() {
+            return Some(descriptor);
+        }
+        let message = self.shared.table.message_bytes_max(method, self.message_bytes_max) as usize;
+        Some(descriptor.with_limits(message_limits(message)))
     }
 
     fn call_unary(

@@ -9,10 +9,13 @@ use crate::{
 };
 use bytes::BytesMut;
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use switchboard_wire::{
@@ -75,8 +78,10 @@ fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, limits: &Arc<Limits>) {
         }
         drop(listed);
     });
-    if let Some(open) = shared.open().get_mut(&key) {
-        open.cut = Some(cut);
+    match shared.open().get_mut(&key) {
+        Some(open) => open.cut = Some(cut),
+        // The server was cut meanwhile, or the connection has ended already.
+        None => cut.abort(),
     }
 }
 
@@ -102,7 +107,8 @@ async fn serve(
     shard: usize,
 ) {
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let protocol = match timeout(limits.sniff_timeout(), peek(&mut io, &mut first)).await {
+    let peeked = until_drained(peek(&mut io, &mut first), &shared, &wakes);
+    let protocol = match timeout(limits.sniff_timeout(), peeked).await {
         Ok(Some(protocol)) => protocol,
         Ok(None) => {
             if !first.is_empty() {
@@ -122,15 +128,32 @@ async fn serve(
         Protocol::Native => {
             peer.wire = "native";
             let wire = native::Server::new(limits.wire(), shared.table.clone());
-            let limits = limits.wire();
             Connection::new(io, wire, first, peer, limits, shared, wakes, shard).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
-            crate::http::serve(io, first, peer, shared, &limits, shard).await
+            // Boxed, or every native connection would have room for one of HTTP.
+            Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await;
         }
         _ => {}
     }
+}
+
+/// Waits for the first bytes of a peer, but not once the server drains: a peer that has not begun is not waited for.
+async fn until_drained(
+    peek: impl Future<Output = Option<Protocol>>,
+    shared: &Shared,
+    wakes: &Wakes,
+) -> Option<Protocol> {
+    let mut peek = pin!(peek);
+    poll_fn(|cx| {
+        wakes.take(cx.waker(), &mut Vec::new());
+        match peek.as_mut().poll(cx) {
+            Poll::Pending if shared.draining.load(Ordering::Relaxed) => Poll::Ready(None),
+            polled => polled,
+        }
+    })
+    .await
 }
 
 /// Reads until the protocol is known; none when the peer speaks nothing that is known, or has gone.

@@ -1,6 +1,8 @@
 //! A service written by hand, as generated code would write it, and a client for it.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod raw;
+
 use std::{
     sync::{
         Arc,
@@ -9,7 +11,7 @@ use std::{
     time::Duration,
 };
 use switchboard::{
-    Call, Channel, ClientMethod, Codec, Cx, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service,
+    Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service,
     ServiceInfo, Status,
     codec::serde::{decode, encode},
     stream::stream_reply,
@@ -31,6 +33,8 @@ pub static PROBE: ServiceInfo = ServiceInfo {
         MethodInfo::new("Where", Kind::Unary).spawn(),
         MethodInfo::new("Relay", Kind::Unary),
         MethodInfo::new("Block", Kind::Unary),
+        MethodInfo::new("Tally", Kind::ClientStream),
+        MethodInfo::new("Mirror", Kind::Unary),
     ],
     descriptor: &[],
 };
@@ -53,6 +57,8 @@ methods! {
     WHERE 8 "test.Probe/Where";
     RELAY 9 "test.Probe/Relay";
     BLOCK 10 "test.Probe/Block";
+    TALLY 11 "test.Probe/Tally";
+    MIRROR 12 "test.Probe/Mirror";
     UNKNOWN 0 "test.Probe/Unknown";
 }
 
@@ -163,6 +169,7 @@ impl Service for Probe {
                     let _hanging = Hanging::new(&seen);
                     cx.reply_metadata("x-head", "first")?;
                     for n in 0..count {
+                        assert_ne!(count, 666, "a stream that panics");
                         out.send(vec![n as u8; size]).await?;
                     }
                     cx.reply_trailer("x-tail", "last")?;
@@ -174,6 +181,7 @@ impl Service for Probe {
                 let mut input = Receiver::of_request(raw, codec, decode::<u64>);
                 let mut sum = 0u64;
                 while let Some(n) = input.next().await? {
+                    assert_ne!(n, 666_666, "a reader that panics");
                     sum += n;
                 }
                 Ok(Reply::one(encode(&sum, codec)?, cx))
@@ -208,6 +216,20 @@ impl Service for Probe {
                 std::thread::sleep(Duration::from_millis(15));
                 Ok(Reply::one(encode(&cx.peer().wire, codec)?, cx))
             }
+            11 => {
+                let (raw, cx) = call.into_many();
+                let mut input = Receiver::of_request(raw, codec, |_, message| Ok(message.len()));
+                let (mut messages, mut bytes) = (0u64, 0u64);
+                while let Some(len) = input.next().await? {
+                    messages += 1;
+                    bytes += len as u64;
+                }
+                Ok(Reply::one(encode(&(messages, bytes), codec)?, cx))
+            }
+            12 => {
+                let (bytes, cx) = call.into_one()?;
+                Ok(Reply::one(bytes, cx))
+            }
             other => Err(Status::unimplemented(format!("no method number {other}"))),
         }
     }
@@ -231,12 +253,23 @@ pub async fn ask<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
     call(channel, method, request).await.map(switchboard::Response::into_inner)
 }
 
+/// The same bytes back, read by no codec.
+pub async fn mirror(channel: &Channel, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let call = channel.unary(&MIRROR, Codec::Postcard, Ok(bytes.into()), |_, reply| Ok(reply));
+    call.await.map(|reply| reply.to_vec())
+}
+
 pub fn count(channel: &Channel, count: u32, size: usize) -> switchboard::ServerStreamCall<Vec<u8>> {
     channel.server_stream(&COUNT, Codec::Postcard, encode(&(count, size), Codec::Postcard), decode)
 }
 
 pub fn sum(channel: &Channel) -> switchboard::ClientStreamCall<u64, u64> {
     channel.client_stream(&SUM, Codec::Postcard, encode, decode)
+}
+
+/// Counts messages and bytes; what is sent is the length of each message.
+pub fn tally(channel: &Channel) -> switchboard::ClientStreamCall<usize, (u64, u64)> {
+    channel.client_stream(&TALLY, Codec::Postcard, |len, _| Ok(vec![0u8; *len].into()), decode)
 }
 
 pub fn chat(channel: &Channel) -> switchboard::BidiCall<String, String> {

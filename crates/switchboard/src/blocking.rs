@@ -1,0 +1,68 @@
+//! Calls from programs without async: the same clients, awaited by [`run`].
+//!
+//! ```no_run
+//! use switchboard::{blocking, Codec, ClientMethod};
+//! # fn example(greet: &'static ClientMethod) -> switchboard::Result<()> {
+//! let channel = blocking::connect("tcp://127.0.0.1:8080")?;
+//! // With a generated client this is `blocking::run(GreeterClient::new(&channel).greet(request))`.
+//! # let request = switchboard::codec::serde::encode(&"world", Codec::Json);
+//! # let greeting = channel.unary(greet, Codec::Json, request, switchboard::codec::serde::decode::<String>);
+//! let greeting = blocking::run(greeting)?;
+//! println!("{}", *greeting);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Streams work the same: `run(stream.next())` waits for one message. Connections live on one thread that the first
+//! use starts and that ends with the process; any number of threads may call at once.
+
+use crate::{Channel, Result, Status};
+use std::{future::IntoFuture, pin::pin, sync::OnceLock, thread};
+use tokio::runtime::{Builder, Handle};
+
+/// Opens a channel to `url`, as [`Channel::connect`] does, and waits for its first connection.
+///
+/// # Errors
+/// Those of [`Channel::connect`] and of [`run`].
+pub fn connect(url: &str) -> Result<Channel> {
+    run(Channel::connect(url))
+}
+
+/// Runs a call, or anything else that ends in a [`Result`], and waits for its end on this thread.
+///
+/// Channels that are used here must come from [`connect`] or from other work that was run here: a channel whose
+/// runtime sleeps makes no progress.
+///
+/// # Errors
+/// Those of `work`; `FailedPrecondition` on a thread of an async runtime, those of `spawn_blocking` included, which has
+/// to await `work` instead: waiting here would stop the very thread that makes progress. `Unavailable` when the operating system gives no thread.
+pub fn run<T>(work: impl IntoFuture<Output = Result<T>>) -> Result<T> {
+    if Handle::try_current().is_ok() {
+        return Err(Status::failed_precondition(
+            "switchboard::blocking was called from async code, whose thread it would stop; await the call \
+             instead, or call from a thread of std::thread::spawn",
+        ));
+    }
+    let runtime = runtime()?;
+    let work = pin!(work.into_future());
+    // The background thread drives the connections; this one polls `work` and parks.
+    runtime.block_on(work)
+}
+
+/// The runtime of all blocking calls, with the one thread that drives it.
+fn runtime() -> Result<&'static Handle> {
+    static RUNTIME: OnceLock<std::result::Result<Handle, String>> = OnceLock::new();
+    let started = RUNTIME.get_or_init(|| {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let handle = runtime.handle().clone();
+        thread::Builder::new()
+            .name("switchboard-blocking".to_owned())
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))
+            .map_err(|error| error.to_string())?;
+        Ok(handle)
+    });
+    started.as_ref().map_err(|why| {
+        Status::unavailable(format!("the operating system gives no thread for blocking calls: {why}"))
+    })
+}

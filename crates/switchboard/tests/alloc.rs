@@ -1,0 +1,232 @@
+//! What calls and connections cost in memory, counted by the allocator of this test.
+//!
+//! The tests take turns, each on one thread of its own runtime, and the counters are those of that thread.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+#![allow(unsafe_code, reason = "an allocator that counts can only be written so")]
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    io::{Read, Write},
+    net::TcpStream,
+};
+use support::{raw::*, *};
+use switchboard::{Limit, Running, Server};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+    static PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn add(bytes: i64) {
+    let now = BYTES.get() + bytes;
+    BYTES.set(now);
+    PEAK.set(PEAK.get().max(now));
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        add(layout.size() as i64);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        add(-(layout.size() as i64));
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `test` with its server, clients and counters on this thread.
+fn on_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test);
+}
+
+/// Lets the tasks of this thread run until they wait.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn unary_call_allocates_its_payloads_only() {
+    on_one_thread(async {
+        let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
+        let text = vec![1u8; 100];
+        for _ in 0..100 {
+            ask::<_, Vec<u8>>(&channel, &ECHO, &text).await.unwrap();
+        }
+        let mut least = u64::MAX;
+        for _ in 0..20 {
+            let before = COUNT.get();
+            for _ in 0..100 {
+                let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
+                assert_eq!(reply.len(), 100);
+            }
+            least = least.min((COUNT.get() - before) / 100);
+        }
+        // client: the encoded request
+        // server: the request out of the read buffer, the message that the handler gets, the encoded reply
+        // client: the reply out of the read buffer, the message that the caller gets
+        assert_eq!(least, 6, "allocations a call");
+    });
+}
+
+/// A probe with these limits on this thread.
+async fn start(limits: &[(Limit, u64)]) -> Running {
+    let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let server = limits.iter().fold(server, |server, (limit, value)| server.limit(*limit, *value));
+    server.start().await.expect("start")
+}
+
+/// What `peers` connections cost the server, each after one call and a second of silence: bytes a connection.
+async fn idle_bytes(hang: usize) -> i64 {
+    const PEERS: i64 = 200;
+    let running = start(&[]).await;
+    let mut first = Raw::open(&running).await;
+    first.echo(1).await;
+    let text = message(&b"echo".to_vec());
+    let mut hello = [PREFACE.to_vec(), method(0, "test.Probe/Echo"), method(2, "test.Probe/Hang")].concat();
+    for id in 0..hang {
+        hello.extend(open_call(WHOLE, 2, 10 + id as u32, &message(&"")));
+    }
+    for id in 0..hang {
+        hello.extend(frame(CANCEL, 0, 0, 10 + id as u32, &[]));
+    }
+    hello.extend(open_call(WHOLE, 0, 1, &text));
+    let address = running.url().replace("tcp://", "");
+    let mut peers = Vec::with_capacity(PEERS as usize);
+    settle().await;
+    let before = BYTES.get();
+    for _ in 0..PEERS {
+        // Sockets of the standard library: what they cost is the kernel's.
+        let mut peer = TcpStream::connect(&address).unwrap();
+        peer.write_all(&hello).unwrap();
+        peers.push(peer);
+        settle().await;
+    }
+    let mut replies = [0; 4096];
+    for peer in &mut peers {
+        peer.set_nonblocking(true).unwrap();
+        let mut read = 0;
+        while read < 8 + 12 + 30 + 12 + text.len() {
+            match peer.read(&mut replies) {
+                Ok(n) => read += n,
+                Err(_) => settle().await,
+            }
+        }
+    }
+    let busy = (BYTES.get() - before) / PEERS;
+    // Memory is given back after a while without traffic.
+    tokio::time::sleep(std::time::Duration::from_millis(2200)).await;
+    let idle = (BYTES.get() - before) / PEERS;
+    println!("{busy} bytes a connection after its calls, {idle} when idle");
+    idle
+}
+
+#[test]
+fn idle_connection_holds_no_buffers() {
+    on_one_thread(async {
+        // The first round fills the few buffers that a thread keeps for all its connections.
+        idle_bytes(0).await;
+        let idle = idle_bytes(0).await;
+        assert!(idle < 3 << 10, "{idle} bytes");
+    });
+}
+
+#[test]
+fn connection_that_was_busy_gives_its_memory_back() {
+    on_one_thread(async {
+        let (calm, busy) = (idle_bytes(0).await, idle_bytes(100).await);
+        assert!(busy < calm + 1024, "{busy} bytes after 100 calls at once, {calm} without");
+    });
+}
+
+/// How much the memory of this thread grows at most while `work` runs.
+async fn growth(work: impl Future<Output = ()>) -> i64 {
+    settle().await;
+    let before = BYTES.get();
+    PEAK.set(before);
+    work.await;
+    PEAK.get() - before
+}
+
+#[test]
+fn oversized_message_is_not_gathered() {
+    on_one_thread(async {
+        let running = start(&[]).await;
+        let mut raw = Raw::open(&running).await;
+        raw.echo(1).await;
+        let chunk = vec![0; 64 << 10];
+        let grown = growth(async {
+            raw.send(&header(64 << 20, CALL, WHOLE, 0, 2)).await;
+            for _ in 0..1024 {
+                raw.send(&chunk).await;
+            }
+            raw.expect().await.status();
+            raw.echo(3).await;
+        })
+        .await;
+        assert!(grown < 1 << 20, "{grown} bytes for 64 MiB that nobody takes");
+        // A length that is allowed is believed only as far as bytes come.
+        let grown = growth(async {
+            for id in 0..20 {
+                let mut raw = Raw::open(&running).await;
+                raw.send(&header(4 << 20, CALL, WHOLE, 0, id)).await;
+                raw.send(&[0; 100]).await;
+                settle().await;
+                std::mem::forget(raw);
+            }
+        })
+        .await;
+        assert!(grown < 8 << 20, "{grown} bytes for 20 announced messages");
+    });
+}
+
+#[test]
+fn reader_that_does_not_read_holds_little() {
+    on_one_thread(async {
+        let running = start(&[]).await;
+        // A stream of replies without end and all the credit in the world.
+        let mut raw = Raw::open(&running).await;
+        raw.echo(1).await;
+        let grown = growth(async {
+            raw.send(&open_call(WHOLE, 5, 1, &message(&(u32::MAX, 100_000usize)))).await;
+            for _ in 0..20_000 {
+                raw.send(&frame(CREDIT, 0, 0, 1, &[0xFF, 0xFF, 0xFF, 0x7F])).await;
+            }
+            settle().await;
+        })
+        .await;
+        assert!(grown < 2 << 20, "{grown} bytes for a stream that nobody reads");
+        // Many calls in one write, each with a large reply.
+        let running = start(&[(Limit::OutboxBytesMax, 1 << 20)]).await;
+        let mut raw = Raw::open(&running).await;
+        raw.echo(1).await;
+        let upload = message(&vec![1u8; 200_000]);
+        let grown = growth(async {
+            // The answers are as large as the requests: what comes in must wait for what goes out.
+            for id in 0..200 {
+                let sent = open_call(WHOLE, 0, id, &upload);
+                let sending = tokio::io::AsyncWriteExt::write_all(&mut raw.io, &sent);
+                if tokio::time::timeout(std::time::Duration::from_millis(100), sending).await.is_err() {
+                    return;
+                }
+            }
+            panic!("40 MB were taken though no answer was read");
+        })
+        .await;
+        assert!(grown < 8 << 20, "{grown} bytes of answers that nobody reads");
+    });
+}
