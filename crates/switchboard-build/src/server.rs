@@ -190,7 +190,8 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
                 let (bytes, cx) = call.into_one()?;
                 #before
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
-                let reply = ::switchboard::codegen::stream_reply(cx, codec, #proto::encode::<#reply>, move |cx, out| async move {
+                let encode = #proto::encode::<#reply>;
+                let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
                     #inside
                     #handler::#ident(&service, request, &cx, out).await
                 });
@@ -201,7 +202,8 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
             let (raw, cx) = call.into_many();
             let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
             let service = ::switchboard::codegen::Arc::clone(&self.0);
-            let reply = ::switchboard::codegen::stream_reply(cx, codec, #proto::encode::<#reply>, move |cx, out| async move {
+            let encode = #proto::encode::<#reply>;
+                let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
                 #handler::#ident(&service, input, &cx, out).await
             });
             Ok(reply)

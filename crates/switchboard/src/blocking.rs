@@ -35,7 +35,8 @@ pub fn connect(url: &str) -> Result<Channel> {
 ///
 /// # Errors
 /// Those of `work`; `FailedPrecondition` on a thread of an async runtime, those of `spawn_blocking` included, which has
-/// to await `work` instead: waiting here would stop the very thread that makes progress. `Unavailable` when the operating system gives no thread.
+/// to await `work` instead: waiting here would stop the very thread that makes progress. `Unavailable` when the
+/// operating system gives no thread.
 pub fn run<T>(work: impl IntoFuture<Output = Result<T>>) -> Result<T> {
     if Handle::try_current().is_ok() {
         return Err(Status::failed_precondition(

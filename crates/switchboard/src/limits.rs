@@ -217,7 +217,7 @@ impl Limits {
 impl Unit {
     fn show(self, value: u64) -> String {
         let scaled = |steps: &[(u64, &str)], plain: &str| {
-            let step = steps.iter().find(|(size, _)| value >= *size && value % size == 0);
+            let step = steps.iter().find(|(size, _)| value >= *size && value.is_multiple_of(*size));
             step.map_or_else(|| format!("{value}{plain}"), |(size, name)| format!("{}{name}", value / size))
         };
         match self {

@@ -57,6 +57,7 @@ impl Server {
     }
 
     /// Adds a service, usually a generated `…Server`.
+    #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
     pub fn add(mut self, service: impl Service) -> Server {
         self.services.push(Arc::new(Erased(Arc::new(service))));
         self
@@ -313,9 +314,9 @@ impl Shared {
 
 /// Resolves on Ctrl-C or, on Unix, SIGTERM.
 async fn interrupted() {
-    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        Err(_) => return std::future::pending().await,
+    let terminate = tokio::signal::unix::SignalKind::terminate();
+    let Ok(mut terminate) = tokio::signal::unix::signal(terminate) else {
+        return std::future::pending().await;
     };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}

@@ -1,4 +1,5 @@
 //! Every kind of call on every transport.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod support;
 
@@ -63,7 +64,9 @@ macro_rules! on_every_transport {
 
 mod each {
     use super::*;
-    on_every_transport!(unary unary_sizes metadata failure panics server_stream client_stream bidi many_callers spawned);
+    on_every_transport!(
+        unary unary_sizes metadata failure panics server_stream client_stream bidi many_callers spawned
+    );
 }
 
 async fn unary(channel: &Channel) -> Result<()> {

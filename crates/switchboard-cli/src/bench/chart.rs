@@ -86,7 +86,8 @@ pub(super) fn curves(title: &str, curves: &[Curve<'_>]) -> String {
         let anchor = if quantile > 0.9999 { "end" } else { "middle" };
         let _ = writeln!(
             svg,
-            r#"<path class="grid" d="M{x:.1} {TOP:.0}V{bottom:.0}"/><text x="{x:.1}" y="{at:.0}" text-anchor="{anchor}">{label}</text>"#,
+            r#"<path class="grid" d="M{x:.1} {TOP:.0}V{bottom:.0}"/>
+<text x="{x:.1}" y="{at:.0}" text-anchor="{anchor}">{label}</text>"#,
             at = bottom + 20.0
         );
     }

@@ -36,7 +36,8 @@ use subject::Subject;
 /// Measures what `args` ask for and reports it.
 ///
 /// # Errors
-/// When a server does not start or cannot be reached, a file cannot be written, or calls failed; the report comes first.
+/// When a server does not start or cannot be reached, a file cannot be written, or calls failed; the report comes
+/// first.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     let common = args.kind.common();
     let machine = Machine::here();

@@ -2,8 +2,8 @@
 trait Store {
     async fn item(&self) -> switchboard::Result<()>;
     async fn item(&self, key: String) -> switchboard::Result<()>;
-    async fn get_item(&self) -> switchboard::Result<()>;
-    async fn getItem(&self) -> switchboard::Result<()>;
+    async fn one_item(&self) -> switchboard::Result<()>;
+    async fn oneItem(&self) -> switchboard::Result<()>;
 }
 
 #[switchboard::service(name = "store/v1")]

@@ -279,10 +279,10 @@ impl Inner {
     /// Wakes the task, once until it has looked.
     #[inline]
     fn wake(&mut self) {
-        if !std::mem::replace(&mut self.woken, true) {
-            if let Some(task) = &self.task {
-                task.wake_by_ref();
-            }
+        if !std::mem::replace(&mut self.woken, true)
+            && let Some(task) = &self.task
+        {
+            task.wake_by_ref();
         }
     }
 

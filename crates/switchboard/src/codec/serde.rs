@@ -74,6 +74,10 @@ fn payload(mut scratch: Vec<u8>) -> Bytes {
 ///
 /// # Errors
 /// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape of every decoder; protobuf takes shares of the bytes"
+)]
 pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
     match codec {
         Codec::Postcard => {

@@ -13,5 +13,5 @@ mod server;
 mod wakes;
 
 pub(crate) use dispatch::{Dispatch, Erased, ErasedService};
-pub(crate) use server::{Connection, guarded_next};
+pub(crate) use server::{Accepted, Connection, guarded_next};
 pub(crate) use wakes::{CallWaker, Wakes};

@@ -3,20 +3,22 @@
 //! Cost of a unary call whose handler is ready at once: no system call of its own, no lock, no wake-up; one
 //! allocation for the request and one for the reply, one copy each. What parks costs a hash insert and a wake-up.
 
+mod answer;
+mod streams;
+
+pub(crate) use streams::guarded_next;
+
 use super::{
     Dispatch, Wakes,
-    calls::{Calls, Parked, Stage},
+    calls::{Calls, Stage},
 };
 use crate::{
-    Call, Cx, Kind, Metadata, Peer, Reply, Result, Retry, Status,
-    call::{ReplyBody, RequestBody},
-    context,
+    Metadata, Peer, Status,
     net::{self, Io},
     runtime,
     server::Shared,
-    stream::{self, Queue},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use std::{
     future::Future,
     io::IoSlice,
@@ -27,7 +29,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Limits, MethodId, Outbox,
-    wire::{CallId, Head, Opened, ServerEvent, ServerWire},
+    wire::{Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
 
@@ -37,10 +39,6 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 const FLUSH_BYTES: usize = 64 << 10;
 /// Parts of one vectored write.
 const PARTS_MAX: usize = 64;
-/// Ready calls of one method in a row that share a reading of the clock, which costs as much as their dispatch.
-const WINDOW_MAX: u32 = 8;
-/// A method whose handlers hold the turn for longer is named in a metric and a log line.
-const SLOW_HANDLER: Duration = Duration::from_millis(10);
 /// After so long without traffic a connection gives back what its calls used.
 const CALM: Duration = Duration::from_secs(1);
 /// After the last reply of a draining connection, how long the client gets to close it.
@@ -95,18 +93,24 @@ enum Read {
     Over,
 }
 
+/// What the acceptor knows of a connection once its protocol is known.
+pub(crate) struct Accepted {
+    pub(crate) io: Box<dyn Io>,
+    /// What was read to find out the protocol.
+    pub(crate) input: BytesMut,
+    pub(crate) peer: Peer,
+    /// The limits of the listener.
+    pub(crate) settings: Arc<crate::Limits>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wakes: Arc<Wakes>,
+    /// Where its worker counts.
+    pub(crate) shard: usize,
+}
+
 impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
-    pub(crate) fn new(
-        io: Box<dyn Io>,
-        wire: W,
-        input: BytesMut,
-        peer: Peer,
-        settings: Arc<crate::Limits>,
-        shared: Arc<Shared>,
-        wakes: Arc<Wakes>,
-        shard: usize,
-    ) -> Connection<W> {
+    pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
+        let Accepted { io, input, peer, settings, shared, wakes, shard } = accepted;
         let now = Instant::now();
         Connection {
             io,
@@ -157,10 +161,7 @@ impl<W: ServerWire> Connection<W> {
         }
         loop {
             let read = self.read(cx);
-            let flushed = match self.flush(cx, matches!(read, Read::Some)) {
-                Err(_) => return Poll::Ready(()),
-                Ok(flushed) => flushed,
-            };
+            let Ok(flushed) = self.flush(cx, matches!(read, Read::Some)) else { return Poll::Ready(()) };
             if flushed {
                 self.resume_stalled();
             }
@@ -304,372 +305,6 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Begins a call: checks it, starts its handler, and parks what is not ready.
-    fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
-        let (service, method) = self.shared.table.place(head.method);
-        let info = self.shared.table.info(head.method);
-        let body = match (info.kind, first, more) {
-            (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _, _) if head.oneway => {
-                Err(Status::unimplemented(format!(
-                    "{} streams, and only unary calls can be one-way",
-                    self.shared.table.full_name(head.method)
-                )))
-            }
-            (Kind::Unary | Kind::ServerStream, Some(first), false) => Ok((RequestBody::One(first), None)),
-            (Kind::Unary | Kind::ServerStream, _, _) => Err(Status::unimplemented(format!(
-                "{} takes one request message, sent with the call",
-                self.shared.table.full_name(head.method)
-            ))),
-            (Kind::ClientStream | Kind::Bidi, first, more) => {
-                let queue = Arc::new(Queue::new(0));
-                if let Some(first) = first {
-                    queue.push_now(first);
-                }
-                if !more {
-                    queue.finish(Ok(Metadata::new()));
-                }
-                Ok((RequestBody::Many(queue.clone()), Some(queue)))
-            }
-        };
-        let (body, inbound) = match body {
-            Ok(body) => body,
-            Err(status) => return self.wire.end(id, Err(&status), &mut self.out),
-        };
-        if let Some(status) = self.over_limit(id) {
-            return self.wire.end(id, Err(&status), &mut self.out);
-        }
-        let began = self.now;
-        let deadline = head.timeout.map(|timeout| began + timeout);
-        let service_info = self.shared.table.services()[usize::from(service)];
-        let cx = Cx::new(self.peer.clone(), service_info, info, deadline, head.metadata);
-        let call = Call::new(method, head.codec, body, cx);
-        let index = self.calls.reserve();
-        let shared = &self.shared;
-        let dispatch = self.dispatches[usize::from(service)]
-            .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
-        let waker = self.calls.waker(index);
-        let started = context::scope(deadline, || dispatch.start(call, &mut Context::from_waker(waker)));
-        if let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started {
-            self.calls.release(index);
-            self.count_ready(head.method);
-            if !head.oneway {
-                self.reply(id, &metadata, &item, &trailers);
-            }
-            return;
-        }
-        self.close_window();
-        self.clock(began, head.method);
-        let parked = Parked {
-            id,
-            method: head.method,
-            oneway: head.oneway,
-            began,
-            deadline,
-            inbound,
-            credit: i64::from(self.wire.send_window()),
-            stage: Stage::Polled,
-        };
-        match started {
-            Ok(Err(status)) => {
-                self.calls.release(index);
-                self.end(&parked, Err(&status));
-            }
-            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
-            Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                let stage = Stage::Replies { items, head_sent: false };
-                self.park(index, Parked { stage, ..parked });
-                self.poll_call(index);
-            }
-            Err(slot) => self.park(index, Parked { stage: Stage::Handler { service, slot }, ..parked }),
-        }
-    }
-
-    /// Whether one more call would be too many, or uses the number of another.
-    fn over_limit(&mut self, id: CallId) -> Option<Status> {
-        if let Some(index) = self.calls.find(id) {
-            // An answer would be taken for that of the other: one end ends both.
-            self.forget(index);
-            return Some(Status::internal(format!("call number {id} is in use on this connection")));
-        }
-        if self.calls.len() >= self.limits.calls_max as usize {
-            let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
-            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
-        }
-        let parked = self.shared.parked.load(Ordering::Relaxed);
-        if parked >= self.shared.limits.server_calls_max() {
-            let text = format!("{parked} calls are in flight on this server (server_calls_max)");
-            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
-        }
-        None
-    }
-
-    fn park(&mut self, index: u32, parked: Parked) {
-        if let Some(deadline) = parked.deadline {
-            self.alarm = Some(self.alarm.map_or(deadline, |alarm| alarm.min(deadline)));
-        }
-        if let Some(queue) = &parked.inbound {
-            queue.watch_consumer(self.calls.waker(index));
-        }
-        self.shared.parked.fetch_add(1, Ordering::Relaxed);
-        self.calls.park(index, parked);
-    }
-
-    fn inbound(&mut self, id: CallId) -> Option<Arc<Queue>> {
-        let index = self.calls.find(id)?;
-        self.calls.get_mut(index)?.inbound.clone()
-    }
-
-    fn item(&mut self, id: CallId, item: Bytes) {
-        let Some(index) = self.calls.find(id) else { return };
-        let Some(parked) = self.calls.get_mut(index) else { return };
-        let (method, Some(queue)) = (parked.method, parked.inbound.clone()) else { return };
-        let general = self.limits.message_bytes_max;
-        let message_max = self.shared.table.message_bytes_max(method, general) as usize;
-        if item.len() > message_max {
-            let status = self.shared.table.too_large(method, item.len() as u32, general);
-            return self.finish(index, Err(status));
-        }
-        let ahead = queue.push_now(item);
-        // One message may overdraw the window, further ones are the peer's fault.
-        if ahead >= self.limits.stream_window_bytes as usize {
-            let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
-            self.finish(index, Err(Status::resource_exhausted(text)));
-        }
-    }
-
-    /// Polls the calls that were woken.
-    fn poll_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready);
-        for index in ready.drain(..) {
-            self.poll_call(index);
-        }
-        self.ready = ready;
-    }
-
-    /// Polls a parked call as far as it goes.
-    fn poll_call(&mut self, index: u32) {
-        let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-        let mut cx = Context::from_waker(waker);
-        let deadline = parked.deadline;
-        let began = self.now;
-        match std::mem::replace(&mut parked.stage, Stage::Polled) {
-            Stage::Polled => {}
-            Stage::Handler { service, slot } => {
-                let method = parked.method;
-                let dispatch =
-                    self.dispatches[usize::from(service)].as_mut().expect("a parked call has its dispatch");
-                let polled = context::scope(deadline, || dispatch.poll(slot, &mut cx));
-                self.clock(began, method);
-                match polled {
-                    Poll::Pending => {
-                        if let Some(parked) = self.calls.get_mut(index) {
-                            parked.stage = Stage::Handler { service, slot };
-                        }
-                        self.give_credit(index);
-                    }
-                    Poll::Ready(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                        if let Some(parked) = self.calls.get_mut(index) {
-                            parked.stage = Stage::Replies { items, head_sent: false };
-                        }
-                        self.poll_call(index);
-                    }
-                    Poll::Ready(result) => self.finish(index, result),
-                }
-            }
-            Stage::Replies { items, head_sent } => {
-                self.poll_replies(index, items, head_sent, deadline);
-                self.give_credit(index);
-            }
-        }
-    }
-
-    /// Sends replies of a stream while there is credit and room.
-    fn poll_replies(
-        &mut self,
-        index: u32,
-        mut items: Pin<Box<dyn crate::stream::Items>>,
-        mut head_sent: bool,
-        deadline: Option<Instant>,
-    ) {
-        while self.calls.get_mut(index).is_some_and(|parked| parked.credit > 0) {
-            if self.out.len() > FLUSH_BYTES {
-                // Once, however often the peer grants credit meanwhile.
-                if !self.stalled.contains(&index) {
-                    self.stalled.push(index);
-                }
-                break;
-            }
-            let began = self.now;
-            let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-            let (id, method) = (parked.id, parked.method);
-            let mut cx = Context::from_waker(waker);
-            let polled = context::scope(deadline, || guarded_next(items.as_mut(), &mut cx));
-            self.clock(began, method);
-            let item = match polled {
-                Poll::Pending => break,
-                Poll::Ready(item) => item,
-            };
-            if !std::mem::replace(&mut head_sent, true) {
-                let head = items.head();
-                if !head.is_empty() {
-                    self.wire.head(id, &head, &mut self.out);
-                }
-            }
-            match item {
-                Some(Ok(item)) => {
-                    if let Some(parked) = self.calls.get_mut(index) {
-                        parked.credit -= stream::weight(&item) as i64;
-                    }
-                    self.wire.item(id, &item, &mut self.out);
-                }
-                None => return self.end_stream(index, Ok(items.trailers())),
-                Some(Err(mut status)) => {
-                    status.metadata_mut().extend(items.trailers());
-                    return self.end_stream(index, Err(status));
-                }
-            }
-        }
-        if let Some(parked) = self.calls.get_mut(index) {
-            parked.stage = Stage::Replies { items, head_sent };
-        }
-    }
-
-    fn end_stream(&mut self, index: u32, end: Result<Metadata>) {
-        if let Some(parked) = self.take(index) {
-            self.end(&parked, end.as_ref());
-        }
-    }
-
-    /// Lets the peer send more of a stream whose reader took something.
-    fn give_credit(&mut self, index: u32) {
-        let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
-        let Some(queue) = &parked.inbound else { return };
-        queue.watch_consumer(waker);
-        if let Some(bytes) = queue.take_credit(self.limits.stream_window_bytes / 4) {
-            self.wire.credit(parked.id, bytes, &mut self.out);
-        }
-    }
-
-    fn resume_stalled(&mut self) {
-        for index in std::mem::take(&mut self.stalled) {
-            self.poll_call(index);
-        }
-    }
-
-    /// Ends a parked call with what its handler answered.
-    fn finish(&mut self, index: u32, result: Result<Reply>) {
-        let Some(parked) = self.take(index) else { return };
-        match result {
-            Ok(Reply { body: ReplyBody::One(item), metadata, trailers }) => {
-                self.shared.metrics.record(
-                    self.shard,
-                    parked.method,
-                    crate::Code::Ok,
-                    self.now - parked.began,
-                );
-                if !parked.oneway {
-                    self.reply(parked.id, &metadata, &item, &trailers);
-                }
-            }
-            Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
-            Err(status) => self.end(&parked, Err(&status)),
-        }
-    }
-
-    /// Drops a parked call without an answer: its caller has gone.
-    fn forget(&mut self, index: u32) {
-        if let Some(parked) = self.take(index) {
-            self.shared.metrics.record(
-                self.shard,
-                parked.method,
-                crate::Code::Canceled,
-                self.now - parked.began,
-            );
-        }
-    }
-
-    /// Takes a call off the table and drops its handler.
-    fn take(&mut self, index: u32) -> Option<Parked> {
-        let mut parked = self.calls.remove(index)?;
-        self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-        match std::mem::replace(&mut parked.stage, Stage::Polled) {
-            Stage::Handler { service, slot } => {
-                if let Some(dispatch) = &mut self.dispatches[usize::from(service)] {
-                    dispatch.cancel(slot);
-                }
-            }
-            Stage::Replies { items, .. } => drop(items),
-            Stage::Polled => {}
-        }
-        if let Some(queue) = &parked.inbound {
-            queue.finish(Err(Status::canceled("the call has ended")));
-        }
-        Some(parked)
-    }
-
-    #[inline]
-    fn reply(&mut self, id: CallId, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
-        if !metadata.is_empty() {
-            self.wire.head(id, metadata, &mut self.out);
-        }
-        if trailers.is_empty() {
-            self.wire.reply(id, item, &mut self.out);
-        } else {
-            self.wire.item(id, item, &mut self.out);
-            self.wire.end(id, Ok(trailers), &mut self.out);
-        }
-    }
-
-    fn end(&mut self, call: &Parked, end: Result<&Metadata, &Status>) {
-        let code = end.map_or_else(Status::code, |_| crate::Code::Ok);
-        self.shared.metrics.record(self.shard, call.method, code, self.now - call.began);
-        if !call.oneway {
-            self.wire.end(call.id, end, &mut self.out);
-        }
-    }
-
-    /// Counts a call that was ready at once.
-    #[inline]
-    fn count_ready(&mut self, method: MethodId) {
-        match &mut self.window {
-            Some((known, count)) if *known == method && *count < WINDOW_MAX => *count += 1,
-            _ => {
-                self.close_window();
-                self.window = Some((method, 1));
-            }
-        }
-    }
-
-    /// Reads the clock for the calls of the window.
-    #[inline]
-    fn close_window(&mut self) {
-        if let Some((method, count)) = self.window.take() {
-            let began = self.now;
-            self.clock(began, method);
-            let took = (self.now - began) / count;
-            self.shared.metrics.record_many(self.shard, method, u64::from(count), took);
-        }
-    }
-
-    /// Reads the clock after handlers ran, and names the method that held the turn too long.
-    #[inline]
-    fn clock(&mut self, began: Instant, method: MethodId) {
-        self.now = Instant::now();
-        if self.now - began > SLOW_HANDLER {
-            self.slow(self.now - began, method);
-        }
-    }
-
-    #[cold]
-    fn slow(&self, took: Duration, method: MethodId) {
-        self.shared.metrics.slow(method);
-        tracing::warn!(
-            method = self.shared.table.full_name(method),
-            took_ms = took.as_millis() as u64,
-            "a handler held its connection's turn; let it await, or mark the method `spawn`"
-        );
-    }
-
     /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over.
     fn alarmed(&mut self) -> bool {
         let (overdue, next) = self.calls.overdue(self.now);
@@ -792,14 +427,4 @@ impl<W> Drop for Connection<W> {
         let parked = self.calls.len();
         self.shared.parked.fetch_sub(parked, Ordering::Relaxed);
     }
-}
-
-/// A panic in a streaming handler ends its call, not the connection.
-pub(crate) fn guarded_next(
-    items: Pin<&mut dyn crate::stream::Items>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes>>> {
-    let next = std::panic::AssertUnwindSafe(|| items.poll_next(cx));
-    std::panic::catch_unwind(next)
-        .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))))
 }

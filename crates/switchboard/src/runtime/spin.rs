@@ -39,10 +39,10 @@ pub(crate) fn traffic(now: Instant) {
         spin.score = if paid { (spin.score + 4).min(SCORE_MAX) } else { spin.score.saturating_sub(1) };
     }
     SPIN.set(spin);
-    if spin.score > 0 {
-        if let Some(waker) = ASLEEP.take() {
-            waker.wake();
-        }
+    if spin.score > 0
+        && let Some(waker) = ASLEEP.take()
+    {
+        waker.wake();
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Open, Shared};
 use crate::{
     Limits, Peer,
-    driver::{Connection, Wakes},
+    driver::{Accepted, Connection, Wakes},
     net::{Io, Listener, Pipe},
     runtime,
 };
@@ -128,7 +128,8 @@ async fn serve(
         Protocol::Native => {
             peer.wire = "native";
             let wire = native::Server::new(limits.wire(), shared.table.clone());
-            Connection::new(io, wire, first, peer, limits, shared, wakes, shard).await;
+            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
+            Connection::new(accepted, wire).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {

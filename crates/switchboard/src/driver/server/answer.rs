@@ -1,0 +1,297 @@
+//! From a call that arrived to its answer: started, parked if need be, polled, ended and counted.
+
+use super::Connection;
+use crate::{
+    Call, Cx, Kind, Metadata, Reply, Result, Retry, Status,
+    call::{ReplyBody, RequestBody},
+    context,
+    driver::calls::{Parked, Stage},
+    stream::Queue,
+};
+use bytes::Bytes;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use switchboard_wire::{
+    MethodId,
+    wire::{CallId, Head, ServerWire},
+};
+
+/// Ready calls of one method in a row that share a reading of the clock, which costs as much as their dispatch.
+const WINDOW_MAX: u32 = 8;
+/// A method whose handlers hold the turn for longer is named in a metric and a log line.
+const SLOW_HANDLER: Duration = Duration::from_millis(10);
+
+impl<W: ServerWire> Connection<W> {
+    /// Begins a call: checks it, starts its handler, and parks what is not ready.
+    pub(super) fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
+        let (service, method) = self.shared.table.place(head.method);
+        let info = self.shared.table.info(head.method);
+        let body = match (info.kind, first, more) {
+            (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _, _) if head.oneway => {
+                Err(Status::unimplemented(format!(
+                    "{} streams, and only unary calls can be one-way",
+                    self.shared.table.full_name(head.method)
+                )))
+            }
+            (Kind::Unary | Kind::ServerStream, Some(first), false) => Ok((RequestBody::One(first), None)),
+            (Kind::Unary | Kind::ServerStream, _, _) => Err(Status::unimplemented(format!(
+                "{} takes one request message, sent with the call",
+                self.shared.table.full_name(head.method)
+            ))),
+            (Kind::ClientStream | Kind::Bidi, first, more) => {
+                let queue = Arc::new(Queue::new(0));
+                if let Some(first) = first {
+                    queue.push_now(first);
+                }
+                if !more {
+                    queue.finish(Ok(Metadata::new()));
+                }
+                Ok((RequestBody::Many(queue.clone()), Some(queue)))
+            }
+        };
+        let (body, inbound) = match body {
+            Ok(body) => body,
+            Err(status) => return self.wire.end(id, Err(&status), &mut self.out),
+        };
+        if let Some(status) = self.over_limit(id) {
+            return self.wire.end(id, Err(&status), &mut self.out);
+        }
+        let began = self.now;
+        let deadline = head.timeout.map(|timeout| began + timeout);
+        let service_info = self.shared.table.services()[usize::from(service)];
+        let cx = Cx::new(self.peer.clone(), service_info, info, deadline, head.metadata);
+        let call = Call::new(method, head.codec, body, cx);
+        let index = self.calls.reserve();
+        let shared = &self.shared;
+        let dispatch = self.dispatches[usize::from(service)]
+            .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
+        let waker = self.calls.waker(index);
+        let started = context::scope(deadline, || dispatch.start(call, &mut Context::from_waker(waker)));
+        if let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started {
+            self.calls.release(index);
+            self.count_ready(head.method);
+            if !head.oneway {
+                self.reply(id, &metadata, &item, &trailers);
+            }
+            return;
+        }
+        self.close_window();
+        self.clock(began, head.method);
+        let parked = Parked {
+            id,
+            method: head.method,
+            oneway: head.oneway,
+            began,
+            deadline,
+            inbound,
+            credit: i64::from(self.wire.send_window()),
+            stage: Stage::Polled,
+        };
+        match started {
+            Ok(Err(status)) => {
+                self.calls.release(index);
+                self.end(&parked, Err(&status));
+            }
+            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
+            Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
+                let stage = Stage::Replies { items, head_sent: false };
+                self.park(index, Parked { stage, ..parked });
+                self.poll_call(index);
+            }
+            Err(slot) => self.park(index, Parked { stage: Stage::Handler { service, slot }, ..parked }),
+        }
+    }
+
+    /// Whether one more call would be too many, or uses the number of another.
+    pub(super) fn over_limit(&mut self, id: CallId) -> Option<Status> {
+        if let Some(index) = self.calls.find(id) {
+            // An answer would be taken for that of the other: one end ends both.
+            self.forget(index);
+            return Some(Status::internal(format!("call number {id} is in use on this connection")));
+        }
+        if self.calls.len() >= self.limits.calls_max as usize {
+            let text = format!("{} calls are in flight on this connection (calls_max)", self.calls.len());
+            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        let parked = self.shared.parked.load(Ordering::Relaxed);
+        if parked >= self.shared.limits.server_calls_max() {
+            let text = format!("{parked} calls are in flight on this server (server_calls_max)");
+            return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        None
+    }
+
+    pub(super) fn park(&mut self, index: u32, parked: Parked) {
+        if let Some(deadline) = parked.deadline {
+            self.alarm = Some(self.alarm.map_or(deadline, |alarm| alarm.min(deadline)));
+        }
+        if let Some(queue) = &parked.inbound {
+            queue.watch_consumer(self.calls.waker(index));
+        }
+        self.shared.parked.fetch_add(1, Ordering::Relaxed);
+        self.calls.park(index, parked);
+    }
+
+    /// Polls the calls that were woken.
+    pub(super) fn poll_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for index in ready.drain(..) {
+            self.poll_call(index);
+        }
+        self.ready = ready;
+    }
+
+    /// Polls a parked call as far as it goes.
+    pub(super) fn poll_call(&mut self, index: u32) {
+        let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
+        let mut cx = Context::from_waker(waker);
+        let deadline = parked.deadline;
+        let began = self.now;
+        match std::mem::replace(&mut parked.stage, Stage::Polled) {
+            Stage::Polled => {}
+            Stage::Handler { service, slot } => {
+                let method = parked.method;
+                let dispatch =
+                    self.dispatches[usize::from(service)].as_mut().expect("a parked call has its dispatch");
+                let polled = context::scope(deadline, || dispatch.poll(slot, &mut cx));
+                self.clock(began, method);
+                match polled {
+                    Poll::Pending => {
+                        if let Some(parked) = self.calls.get_mut(index) {
+                            parked.stage = Stage::Handler { service, slot };
+                        }
+                        self.give_credit(index);
+                    }
+                    Poll::Ready(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
+                        if let Some(parked) = self.calls.get_mut(index) {
+                            parked.stage = Stage::Replies { items, head_sent: false };
+                        }
+                        self.poll_call(index);
+                    }
+                    Poll::Ready(result) => self.finish(index, result),
+                }
+            }
+            Stage::Replies { items, head_sent } => {
+                self.poll_replies(index, items, head_sent, deadline);
+                self.give_credit(index);
+            }
+        }
+    }
+
+    /// Ends a parked call with what its handler answered.
+    pub(super) fn finish(&mut self, index: u32, result: Result<Reply>) {
+        let Some(parked) = self.take(index) else { return };
+        match result {
+            Ok(Reply { body: ReplyBody::One(item), metadata, trailers }) => {
+                self.shared.metrics.record(
+                    self.shard,
+                    parked.method,
+                    crate::Code::Ok,
+                    self.now - parked.began,
+                );
+                if !parked.oneway {
+                    self.reply(parked.id, &metadata, &item, &trailers);
+                }
+            }
+            Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
+            Err(status) => self.end(&parked, Err(&status)),
+        }
+    }
+
+    /// Drops a parked call without an answer: its caller has gone.
+    pub(super) fn forget(&mut self, index: u32) {
+        if let Some(parked) = self.take(index) {
+            self.shared.metrics.record(
+                self.shard,
+                parked.method,
+                crate::Code::Canceled,
+                self.now - parked.began,
+            );
+        }
+    }
+
+    /// Takes a call off the table and drops its handler.
+    pub(super) fn take(&mut self, index: u32) -> Option<Parked> {
+        let mut parked = self.calls.remove(index)?;
+        self.shared.parked.fetch_sub(1, Ordering::Relaxed);
+        match std::mem::replace(&mut parked.stage, Stage::Polled) {
+            Stage::Handler { service, slot } => {
+                if let Some(dispatch) = &mut self.dispatches[usize::from(service)] {
+                    dispatch.cancel(slot);
+                }
+            }
+            Stage::Replies { items, .. } => drop(items),
+            Stage::Polled => {}
+        }
+        if let Some(queue) = &parked.inbound {
+            queue.finish(Err(Status::canceled("the call has ended")));
+        }
+        Some(parked)
+    }
+
+    #[inline]
+    pub(super) fn reply(&mut self, id: CallId, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
+        if !metadata.is_empty() {
+            self.wire.head(id, metadata, &mut self.out);
+        }
+        if trailers.is_empty() {
+            self.wire.reply(id, item, &mut self.out);
+        } else {
+            self.wire.item(id, item, &mut self.out);
+            self.wire.end(id, Ok(trailers), &mut self.out);
+        }
+    }
+
+    pub(super) fn end(&mut self, call: &Parked, end: Result<&Metadata, &Status>) {
+        let code = end.map_or_else(Status::code, |_| crate::Code::Ok);
+        self.shared.metrics.record(self.shard, call.method, code, self.now - call.began);
+        if !call.oneway {
+            self.wire.end(call.id, end, &mut self.out);
+        }
+    }
+
+    /// Counts a call that was ready at once.
+    #[inline]
+    pub(super) fn count_ready(&mut self, method: MethodId) {
+        match &mut self.window {
+            Some((known, count)) if *known == method && *count < WINDOW_MAX => *count += 1,
+            _ => {
+                self.close_window();
+                self.window = Some((method, 1));
+            }
+        }
+    }
+
+    /// Reads the clock for the calls of the window.
+    #[inline]
+    pub(super) fn close_window(&mut self) {
+        if let Some((method, count)) = self.window.take() {
+            let began = self.now;
+            self.clock(began, method);
+            let took = (self.now - began) / count;
+            self.shared.metrics.record_many(self.shard, method, u64::from(count), took);
+        }
+    }
+
+    /// Reads the clock after handlers ran, and names the method that held the turn too long.
+    #[inline]
+    pub(super) fn clock(&mut self, began: Instant, method: MethodId) {
+        self.now = Instant::now();
+        if self.now - began > SLOW_HANDLER {
+            self.slow(self.now - began, method);
+        }
+    }
+
+    #[cold]
+    pub(super) fn slow(&self, took: Duration, method: MethodId) {
+        self.shared.metrics.slow(method);
+        tracing::warn!(
+            method = self.shared.table.full_name(method),
+            took_ms = took.as_millis() as u64,
+            "a handler held its connection's turn; let it await, or mark the method `spawn`"
+        );
+    }
+}
