@@ -266,7 +266,7 @@ class Statuses(NativeTest):
         ):
             with self.subTest(name):
                 self.refused(code, lambda: self.greet(metadata=[(name, value)]))
-        self.refused(native.INVALID_ARGUMENT, lambda: self.greet(metadata=[("a", "x")] * 65))
+        self.refused(native.RESOURCE_EXHAUSTED, lambda: self.greet(metadata=[("a", "x")] * 65))
         self.greet()
 
     def test_number_in_use(self):

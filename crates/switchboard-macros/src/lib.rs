@@ -1,8 +1,8 @@
 //! `#[switchboard::service]` and `#[switchboard::main]`.
 //!
-//! Use them through the crate `switchboard`, which the generated code names. In reading order: [`model`] turns a
-//! trait into a service or into errors, [`method`] does one method of it, [`options`] the attributes; [`server`] and
-//! [`client`] write the two halves of the generated code from the model, [`schema`] its fingerprint, [`main_attr`] is
+//! Use them through the crate `switchboard`, which the generated code names. In reading order: `model` turns a
+//! trait into a service or into errors, `method` does one method of it, `options` the attributes; `server` and
+//! `client` write the two halves of the generated code from the model, `schema` its fingerprint, `main_attr` is
 //! the other macro.
 
 mod client;

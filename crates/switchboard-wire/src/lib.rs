@@ -1,6 +1,6 @@
 //! The protocols of Switchboard as pure state machines.
 //!
-//! A *wire* turns bytes into [events](wire::Event) and commands into bytes. It knows no socket, clock, task or
+//! A *wire* turns bytes into [events](wire::ServerEvent) and commands into bytes. It knows no socket, clock, task or
 //! random source, so the same code runs in a server, in a test, in a fuzzer and in a simulator. The crate that
 //! drives wires is `switchboard`; most users want that one.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Work never moves between workers, so a call touches no other core's cache and needs no lock that anybody
 //! contends for. Sleeping and waking is the largest cost of a lone call, so a worker polls on for a moment after
-//! traffic before it sleeps; see [`spin`](self::spin).
+//! traffic before it sleeps.
 
 mod pool;
 mod spin;

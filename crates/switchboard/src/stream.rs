@@ -1,8 +1,8 @@
 //! Streams of messages: what handlers and callers hold, and the bounded queue in between.
 //!
-//! A [`Queue`] has one producer and one consumer, each with its waker. It is full when it holds the bytes of its
+//! A `Queue` has one producer and one consumer, each with its waker. It is full when it holds the bytes of its
 //! room; the producer then waits, which is how a slow reader slows its writer down. On the server the handler's
-//! future is the source of the replies: [`HandlerItems`] polls it, so a stream needs no task of its own.
+//! future is the source of the replies: `HandlerItems` polls it, so a stream needs no task of its own.
 
 use crate::{Codec, Cx, Metadata, Result, Status, call::RawReceiver, runtime};
 use bytes::Bytes;
