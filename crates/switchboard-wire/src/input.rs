@@ -2,10 +2,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Payloads up to this size are always copied out of the read buffer: it costs less than sharing it.
-const COPY_MAX: usize = 256;
-/// Payloads up to this size are copied when the buffer is [not shared](Input::sharing), larger ones never.
-const COPY_UNSHARED_MAX: usize = 1024;
+/// Payloads up to this size are copied out of a buffer that is [not shared](Input::sharing), larger ones never.
+const COPY_MAX: usize = 1024;
 
 /// A read buffer with a cursor: units are taken off the front, a partial tail stays.
 #[derive(Debug, Default)]
@@ -21,7 +19,7 @@ impl Input {
         Input { buffer, at: 0, unshared: false }
     }
 
-    /// Whether payloads of some hundred bytes may be shares of the buffer. Shares are quick as long as they are gone
+    /// Whether small payloads may be shares of the buffer. Shares are quick as long as they are gone
     /// before the buffer is needed again; a user that keeps them would keep a whole buffer each for a few bytes, so
     /// a driver that cannot win its buffers back says no for a while.
     #[must_use]
@@ -72,7 +70,7 @@ impl Input {
         if n == 0 {
             return Bytes::new();
         }
-        if n <= COPY_MAX || self.unshared && n <= COPY_UNSHARED_MAX {
+        if self.unshared && n <= COPY_MAX {
             let taken = Bytes::copy_from_slice(&self.rest()[..n]);
             self.at += n;
             return taken;

@@ -92,9 +92,9 @@ thread_local! {
 /// One slot: answers calls, one after the other.
 async fn serve<S: Service>(service: Arc<Arc<S>>) -> Infallible {
     loop {
-        let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
+        let call = poll_fn(|_| CALL.with_borrow_mut(Option::take).map_or(Poll::Pending, Poll::Ready)).await;
         let answer = answer(&service, call).await;
-        ANSWER.set(Some(answer));
+        ANSWER.with_borrow_mut(|hand| *hand = Some(answer));
     }
 }
 
@@ -115,7 +115,7 @@ where
             self.slots.push(Box::pin((self.make)()));
             self.slots.len() as u32 - 1
         });
-        CALL.set(Some(call));
+        CALL.with_borrow_mut(|hand| *hand = Some(call));
         match self.poll(slot, cx) {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => Err(slot),
@@ -126,7 +126,7 @@ where
         let future = self.slots[slot as usize].as_mut();
         let answer = match catch(|| future.poll(cx)) {
             Ok(Poll::Ready(never)) => match never {},
-            Ok(Poll::Pending) => ANSWER.take(),
+            Ok(Poll::Pending) => ANSWER.with_borrow_mut(Option::take),
             Err(status) => {
                 // What panicked cannot be polled again.
                 self.slots[slot as usize] = Box::pin((self.make)());
