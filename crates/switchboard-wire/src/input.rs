@@ -61,7 +61,7 @@ impl Input {
         self.at -= n;
     }
 
-    /// Takes `n` bytes: small ones as a copy, large ones as a share of the buffer.
+    /// Takes `n` bytes: as a share of the buffer, or as a copy if they are few and the buffer is not shared.
     ///
     /// # Panics
     /// If there are fewer.

@@ -77,9 +77,10 @@ fn unary_call_allocates_its_payloads_only() {
             least = least.min((COUNT.get() - before) / 100);
         }
         // client: the encoded request
-        // server: the request out of the read buffer, the message that the handler gets, the encoded reply
-        // client: the reply out of the read buffer, the message that the caller gets
-        assert_eq!(least, 6, "allocations a call");
+        // server: the message that the handler gets, the encoded reply; the request is a share of the read buffer
+        // client: the reply out of the read buffer, the message that the caller gets. The caller here runs after the
+        // connection's task has looked for its buffer again, so replies are copied instead of shared.
+        assert_eq!(least, 5, "allocations a call");
     });
 }
 

@@ -92,6 +92,18 @@ impl Calls {
         Some(entry)
     }
 
+    /// As [`remove`](Self::remove), for a call of which nothing is wanted any more.
+    #[inline]
+    pub(super) fn discard(&mut self, id: u32) {
+        let Some(place) = self.place(id) else { return };
+        if place.entry.is_some() {
+            place.entry = None;
+            place.generation = (place.generation + 1) % (1 << (32 - PLACE_BITS));
+            self.len -= 1;
+            self.free.push(id & ((1 << PLACE_BITS) - 1));
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

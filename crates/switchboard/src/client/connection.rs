@@ -187,6 +187,19 @@ impl Connection {
         Ok(id)
     }
 
+    /// The reply to a unary call that succeeded without metadata, if it is there; its number is free then.
+    #[inline(always)]
+    pub(super) fn take_plain_reply(&self, id: CallId) -> Option<Bytes> {
+        let mut inner = self.lock();
+        let Some(Entry { state: State::Unary(call), .. }) = inner.calls.get_mut(id) else { return None };
+        if !matches!(call.end, Some(Ok(()))) || call.head.is_some() || call.trailers.is_some() {
+            return None;
+        }
+        let item = call.item.take()?;
+        inner.calls.discard(id);
+        Some(item)
+    }
+
     /// The answer to a unary call, once it is there.
     #[inline]
     pub(super) fn poll_unary(&self, id: CallId, cx: &Context<'_>) -> Poll<Result<Answer>> {

@@ -68,6 +68,17 @@ impl<R> Future for UnaryFuture<R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The usual answer, a message and nothing beside it, has a way of its own: on the long way it would be moved
+        // through four results.
+        if let Some(item) = self.raw.plain_reply() {
+            check_reply(&item, self.reply_bytes_max)?;
+            let message = (self.decode)(self.codec, item)?;
+            return Poll::Ready(Ok(Response {
+                message,
+                metadata: Metadata::new(),
+                trailers: Metadata::new(),
+            }));
+        }
         let answer = std::task::ready!(self.raw.poll(cx))?;
         check_reply(&answer.item, self.reply_bytes_max)?;
         let message = (self.decode)(self.codec, answer.item)?;
@@ -115,6 +126,16 @@ impl Drop for Sent {
 impl Raw {
     fn new(begin: Begin, request: Result<Bytes>) -> Raw {
         Raw { begin, request, stage: Stage::Start, moved_on: false }
+    }
+
+    /// The reply, if it is there and came with nothing beside it.
+    #[inline(always)]
+    fn plain_reply(&mut self) -> Option<Bytes> {
+        let Stage::Waiting(sent) = &mut self.stage else { return None };
+        let item = sent.connection.take_plain_reply(sent.id?)?;
+        sent.id = None;
+        self.stage = Stage::Done;
+        Some(item)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer>> {
