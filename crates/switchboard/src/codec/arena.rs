@@ -1,8 +1,7 @@
 //! Memory for small messages on their way out: pieces of a block, so that encoding one costs no allocation.
 //!
 //! A message is gone from memory as soon as it is in an outbox, and the block is used again from its start when all
-//! of its messages are gone. One that stays, in the queue of a slow stream, keeps its block: no more than such a queue
-//! may hold anyway.
+//! of its messages are gone. One that stays, in the queue of a slow stream say, keeps its whole block.
 
 use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! One connection of a server: owned by one task, which alone touches its machine, calls and buffers.
 //!
-//! Cost of a unary call whose handler is ready at once: no system call of its own, no lock, no wake-up; one
-//! allocation for the request and one for the reply, one copy each. What parks costs a hash insert and a wake-up.
+//! Cost of a unary call whose handler is ready at once: no system call of its own, no lock, no wake-up; the request
+//! is a share of the read buffer, the reply is encoded once and copied once into the outbox. What parks costs a hash
+//! insert and a wake-up.
 
 mod answer;
 mod streams;
