@@ -2,7 +2,7 @@
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, Status,
+    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, SchemaId, Status,
     wire::{CallId, ClientEvent, Codec},
 };
 use bytes::Bytes;
@@ -49,11 +49,10 @@ impl Client {
         }
     }
 
-    /// Gives `name` the number `number` on this connection; once, before the first call of the method.
-    pub fn method(&mut self, number: u16, name: &str, out: &mut Outbox) {
-        let tail = out.tail();
-        Header { len: name.len() as u32, kind: kind::METHOD, flags: 0, aux: number, id: 0 }.put(tail);
-        tail.extend_from_slice(name.as_bytes());
+    /// Gives `name` the number `number` on this connection; once, before the first call of the method. Calls on
+    /// postcard are refused by a server that was built from another `schema`.
+    pub fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
+        frame::put_method(number, name, schema, out);
     }
 
     /// Begins a call, with its first message if it has one.

@@ -285,7 +285,7 @@ impl Inner {
             Status::resource_exhausted(format!("more than {max} methods on one connection (methods_max)"))
         })?;
         self.methods.push(method);
-        self.wire.method(number, method.path, &mut self.out);
+        self.wire.method(number, method.path, method.schema(), &mut self.out);
         Ok(number)
     }
 
