@@ -6,7 +6,6 @@
 
 mod support;
 
-use buffa_types::google::protobuf::{__buffa::view::AnyView, Any, StringValue};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -14,10 +13,7 @@ use std::{
     net::TcpStream,
 };
 use support::{raw::*, *};
-use switchboard::{
-    Call, Channel, ClientMethod, Codec, Kind, Limit, MethodInfo, Reply, Running, Server, Service,
-    ServiceInfo, codec::proto,
-};
+use switchboard::{Limit, Running, Server};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -153,9 +149,9 @@ mod protobuf {
                 assert_eq!(call.await.unwrap().value, "test.Message");
             };
             assert_eq!(allocations(call).await, 3, "allocations a call");
-            // Requests and replies are encoded into a block of the thread, and the view is of the read buffer. What is left
-            // is the text that the handler makes, the reply out of the client's read buffer, with two bytes of protobuf
-            // before its text, and the text that the caller gets.
+            // Requests and replies are encoded into a block of the thread, and the view is of the read buffer. Left
+            // are the text that the handler makes, the reply out of the client's read buffer, with two bytes of
+            // protobuf before its text, and the text that the caller gets.
             let before = COUNT.get();
             call().await;
             assert_eq!(latest(COUNT.get() - before), [12, 14, 12]);
