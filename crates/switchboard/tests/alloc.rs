@@ -306,3 +306,56 @@ fn reader_that_does_not_read_holds_little() {
         assert!(grown < 8 << 20, "{grown} bytes of answers that nobody reads");
     });
 }
+
+/// The address of a server that reads up to the first call, sends `again` until it is 16 MiB, and ends the call.
+fn deaf_server(again: &[u8]) -> String {
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    // What a client cannot send is to wait in its own memory, not in the kernel's.
+    listener.set_recv_buffer_size(16 << 10).unwrap();
+    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(1).unwrap();
+    let listener = std::net::TcpListener::from(listener);
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let batch = again.repeat((64 << 10) / again.len());
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        // Preface, SETTINGS, METHOD, CALL.
+        socket.read_exact(&mut vec![0; 8 + 12 + 30 + 12 + TALLY.path.len() + 12 + 8]).unwrap();
+        socket.write_all(PREFACE).unwrap();
+        for _ in 0..256 {
+            socket.write_all(&batch).unwrap();
+        }
+        socket.write_all(&frame(END, 1, 5, 0, &[])).unwrap();
+        // Until the client is gone.
+        let _ = std::io::copy(&mut socket, &mut std::io::sink());
+    });
+    url
+}
+
+#[test]
+fn server_that_floods_and_does_not_read_costs_a_client_little() {
+    on_one_thread(async {
+        for (what, again) in [
+            ("credit", frame(CREDIT, 0, 0, 0, &[1, 0, 0, 0])),
+            ("pings", frame(PING, 0, 0, 7, &[])),
+            ("wrong metadata", frame(HEAD, 0, 0, 77, &[1])),
+        ] {
+            let url = deaf_server(&again);
+            let channel = switchboard::Channel::builder(&url).connections(1).connect().await.unwrap();
+            let grown = growth(async {
+                let upload = tally(&channel).await.unwrap();
+                let end = soon(async {
+                    loop {
+                        if let Err(status) = upload.send(8 << 10).await {
+                            return status;
+                        }
+                    }
+                });
+                // All that came before it was read.
+                assert_eq!(end.await.code(), switchboard::Code::NotFound);
+            })
+            .await;
+            assert!(grown < 3 << 20, "{what}: {grown} bytes");
+        }
+    });
+}

@@ -8,6 +8,9 @@ use crate::{
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Frames are answered while less than this waits to be written, in bytes.
+const ANSWERS_MAX: usize = 512 << 10;
+
 /// One connection's machine.
 ///
 /// The client chooses the numbers of calls and methods; which calls are in flight is the driver's to know.
@@ -217,7 +220,7 @@ impl Client {
                     Ok(metadata) => Some(ClientEvent::Head { id, metadata }),
                     Err(error) => {
                         // The fault of one call; the others on the connection go on.
-                        self.cancel(id, out);
+                        self.answer(kind::CANCEL, 0, id, out);
                         Some(ClientEvent::End { id, end: Err(error.into()) })
                     }
                 }
@@ -229,7 +232,7 @@ impl Client {
             kind::CREDIT => Some(ClientEvent::Credit { id, bytes: frame::parse_credit(body)? }),
             kind::PING if header.has(flag::ANSWER) => Some(ClientEvent::Pong),
             kind::PING => {
-                frame::put_empty(kind::PING, flag::ANSWER, 0, id, out);
+                self.answer(kind::PING, flag::ANSWER, id, out);
                 None
             }
             kind::GO_AWAY => {
@@ -246,9 +249,18 @@ impl Client {
         })
     }
 
+    /// Answers a frame by one of our own: nothing once much waits to be written, for a server that sends what has to be
+    /// answered and does not read the answers. One that reads misses nothing: bytes under way are a sign of life, and
+    /// frames of a call that has ended here are dropped.
+    fn answer(&self, kind: u8, flags: u8, id: CallId, out: &mut Outbox) {
+        if out.len() < ANSWERS_MAX {
+            frame::put_empty(kind, flags, 0, id, out);
+        }
+    }
+
     /// A reply over our limit ends the call here and tells the server to stop.
     fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
-        self.cancel(header.id, out);
+        self.answer(kind::CANCEL, 0, header.id, out);
         let status = if header.kind == kind::HEAD {
             Status::resource_exhausted(format!(
                 "reply metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",

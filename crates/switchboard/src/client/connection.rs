@@ -176,7 +176,7 @@ impl Connection {
         let mut inner = self.lock();
         let credit = i64::from(inner.wire.send_window());
         let more = outbound.is_some();
-        let state = State::Stream(Stream { inbound: inbound.clone(), outbound, credit });
+        let state = State::Stream(Stream { inbound: inbound.clone(), outbound, credit, due: false });
         let id = inner.open(request, message, more, false, state)?;
         drop(inner);
         // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
@@ -357,14 +357,14 @@ impl Inner {
             ClientEvent::Credit { id, bytes } => {
                 if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
                     stream.credit = stream.credit.saturating_add(i64::from(bytes));
-                    self.due.push(id);
+                    stream.note_due(id, &mut self.due);
                 }
             }
             ClientEvent::WindowGrew { bytes } => {
                 for (id, entry) in self.calls.iter_mut() {
                     if let State::Stream(stream) = &mut entry.state {
                         stream.credit = stream.credit.saturating_add(i64::from(bytes));
-                        self.due.push(id);
+                        stream.note_due(id, &mut self.due);
                     }
                 }
             }
@@ -390,6 +390,7 @@ impl Inner {
     fn pump(&mut self, id: CallId, waker: &Waker) {
         let Inner { wire, out, calls, due, window, .. } = self;
         let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
+        stream.due = false;
         stream.inbound.watch_consumer(waker);
         if stream.inbound.is_closed() {
             // The reader was dropped: nobody wants the rest.
@@ -403,7 +404,7 @@ impl Inner {
         let mut failed = None;
         while stream.credit > 0 {
             if out.len() >= OUTBOX_HIGH {
-                due.push(id);
+                stream.note_due(id, due);
                 break;
             }
             match outbound.poll_pop(&mut Context::from_waker(waker)) {
