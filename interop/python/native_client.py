@@ -14,7 +14,7 @@ PREFACE = b"\xf5SWB\x01\0\0\0"
 DEFAULT_WINDOW = 65536
 
 SETTINGS, METHOD, CALL, HEAD, ITEM, REPLY, END, CANCEL, CREDIT, PING, GO_AWAY = range(11)
-FLAG_END = FLAG_ANSWER = 1
+FLAG_END = FLAG_ANSWER = FLAG_SCHEMA = 1
 FLAG_MESSAGE = 2
 FLAG_COMPRESSED = 4
 FLAG_ONEWAY = 8
@@ -109,11 +109,12 @@ class Connection:
         self.send(CALL, flags, self.number_of(method), call.number, body)
         return call
 
-    def number_of(self, method):
+    def number_of(self, method, schema=None):
         """The number of the method on this connection; names it first if need be."""
         if method not in self._methods:
             self._methods[method] = len(self._methods)
-            self.send(METHOD, aux=self._methods[method], body=method.encode())
+            flags, extra = (0, b"") if schema is None else (FLAG_SCHEMA, struct.pack("<Q", schema))
+            self.send(METHOD, flags, self._methods[method], body=extra + method.encode())
         return self._methods[method]
 
     def pump(self):

@@ -253,6 +253,11 @@ class Statuses(NativeTest):
             self.refused(native.UNIMPLEMENTED, call.wait)
         self.greet()
 
+    def test_schema_is_for_services_that_have_one(self):
+        # Those of protobuf have none, and then nothing is compared.
+        self.connection.number_of(GREET, schema=0x1234)
+        self.greet()
+
     def test_kind_of_call(self):
         start = self.connection.start
         self.refused(native.UNIMPLEMENTED, start(GREET, more=True).wait)
@@ -327,6 +332,7 @@ class Frames(NativeTest):
         self.fatal(native.CALL, "cut short", body=b"123")
         self.fatal(native.CALL, "metadata", body=struct.pack("<IBBH", 0, 1, 0, 9))
         self.fatal(native.METHOD, "methods_max", aux=65535, body=b"a/b")
+        self.fatal(native.METHOD, "schema", flags=native.FLAG_SCHEMA, body=b"a/b")
         # The reason of this one can get lost: the server closes before it has read it all.
         self.fatal(native.METHOD, "", body=bytes(100_000))
         self.greet()

@@ -54,9 +54,16 @@ fn a_number_of_calls_is_made_on_one_connection() {
 }
 
 #[test]
-fn large_payloads_come_back_whole() {
-    let runs = runs("sizes --seconds 0.5 --bytes 10,1000000");
+fn large_payloads_come_back_whole_and_leave_nothing_behind() {
+    let runs = runs("sizes --requests 60 --bytes 10,1000000");
     assert!(runs.iter().all(|run| run["errors"] == 0 && run["mb_per_s"].as_f64().unwrap() > 0.0), "{runs:?}");
+    assert!(runs.iter().all(|run| run["requests"] == 60), "{runs:?}");
+    let rss = |when: &str| runs[1][when].as_u64().unwrap();
+    let (after_10, end) = (rss("server_rss_after_10"), rss("server_rss_end"));
+    assert!(
+        after_10 > 0 && end < after_10 + 30_000_000,
+        "{after_10} bytes after ten replies, {end} at the end"
+    );
 }
 
 #[test]

@@ -112,6 +112,8 @@ fn demo_calls_every_wire_and_compares_the_answers() {
     assert!(table.contains("Bench.Message  OK 100, 581 bytes"), "{table}");
     assert!(table.contains("1. One port for every caller by ada"), "{table}");
     assert!(!table.contains("WRONG") && !table.contains("FAILED"), "{table}");
+    let wide = table.lines().find(|line| line.chars().count() > 80 && !line.contains("by "));
+    assert_eq!(wide, None, "{table}");
 }
 
 #[test]

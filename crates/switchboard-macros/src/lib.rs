@@ -2,7 +2,7 @@
 //!
 //! Use them through the crate `switchboard`, which the generated code names. In reading order: `model` turns a
 //! trait into a service or into errors, `method` does one method of it, `options` the attributes; `server` and
-//! `client` write the two halves of the generated code from the model, `schema` its fingerprint, `main_attr` is
+//! `client` write the two halves of the generated code from the model, `schema` the fingerprints, `main_attr` is
 //! the other macro.
 
 mod client;
@@ -61,7 +61,8 @@ use syn::parse_macro_input;
 /// - `Calc` itself, its methods as functions that return futures which are `Send`; implement them with `async fn`.
 /// - `CalcServer<T>`, which serves a `T: Calc`.
 /// - `CalcClient`, which calls it, and `CalcApi`, which tests implement to stand in for the client.
-/// - `CALC`, the name and methods; `CALC_SCHEMA`, a number that changes with the methods and their types.
+/// - `CALC`, the name and methods. Each has a schema id, which changes with the names and types of its arguments
+///   and result: postcard does not say what its bytes mean, so callers built from another trait are refused.
 ///
 /// # Methods
 /// Arguments and results are owned serde types. They travel as postcard between Rust programs and as JSON with

@@ -73,11 +73,6 @@ impl Service {
         format_ident!("{}", shouting_snake(&self.ident.to_string()), span = self.ident.span())
     }
 
-    /// `CALC_SCHEMA`.
-    pub(crate) fn schema(&self) -> Ident {
-        format_ident!("{}_SCHEMA", self.info())
-    }
-
     /// `CalcServer`.
     pub(crate) fn server(&self) -> Ident {
         format_ident!("{}Server", self.ident)

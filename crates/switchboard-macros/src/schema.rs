@@ -1,4 +1,4 @@
-//! The fingerprint of a service: builds that agree on it understand each other's messages.
+//! The fingerprint of a method: builds that agree on it understand each other's messages.
 //!
 //! It covers names and types of arguments and results as they are written, in order. `Vec<u8>` and
 //! `std::vec::Vec<u8>` differ, and so do two builds whose types have the same name and other fields unnoticed: it is a
@@ -9,26 +9,14 @@ use crate::{
     model::Service,
 };
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 
-/// The fingerprint as an expression; methods under `#[cfg]` count where they are compiled.
-pub(crate) fn expression(service: &Service) -> TokenStream {
-    let mut always = Fnv::default();
-    always.text(&service.name);
-    let mut sometimes = Vec::new();
-    for (at, method) in service.methods.iter().enumerate() {
-        if method.cfgs.is_empty() {
-            always.method(method);
-            continue;
-        }
-        let mut own = Fnv::default();
-        own.text(&at.to_string());
-        own.method(method);
-        let (condition, own) = (method.condition(), own.0);
-        sometimes.push(quote!(^ if ::core::cfg!(#condition) { #own } else { 0 }));
-    }
-    let always = always.0;
-    quote!(#always #(#sometimes)*)
+/// The fingerprint. One for each method, so that a method more in the trait of one side breaks nobody.
+pub(crate) fn id(service: &Service, method: &Method) -> u64 {
+    let mut id = Fnv::default();
+    id.text(&service.name);
+    id.method(method);
+    id.0
 }
 
 /// FNV-1a, 64 bits: short, and stable over compilers and machines.
@@ -86,8 +74,9 @@ mod tests {
     use super::*;
     use syn::parse_quote;
 
-    fn of(item: syn::ItemTrait) -> String {
-        expression(&Service::read(item, Default::default()).unwrap()).to_string()
+    fn of(item: syn::ItemTrait) -> u64 {
+        let service = Service::read(item, Default::default()).unwrap();
+        id(&service, &service.methods[0])
     }
 
     #[test]
@@ -97,16 +86,24 @@ mod tests {
                 async fn x(&self, a: u8, b: u16) -> Result<u8>;
             }
         ));
-        assert_eq!(
-            base,
-            of(parse_quote!(
+        let same: [syn::ItemTrait; 2] = [
+            parse_quote!(
                 trait A {
                     /// Documented.
                     #[switchboard(spawn)]
                     async fn x(&self, cx: &Cx, a: u8, b: u16) -> switchboard::Result<u8, Mine>;
                 }
-            ))
-        );
+            ),
+            parse_quote!(
+                trait A {
+                    async fn x(&self, a: u8, b: u16) -> Result<u8>;
+                    async fn y(&self) -> Result<()>;
+                }
+            ),
+        ];
+        for same in same {
+            assert_eq!(base, of(same));
+        }
         let others: [syn::ItemTrait; 5] = [
             parse_quote!(
                 trait B {
@@ -137,16 +134,5 @@ mod tests {
         for other in others {
             assert_ne!(base, of(other));
         }
-    }
-
-    #[test]
-    fn conditional_methods_count_when_compiled() {
-        let text = of(parse_quote!(
-            trait A {
-                #[cfg(unix)]
-                async fn x(&self) -> Result<u8>;
-            }
-        ));
-        assert!(text.contains("cfg ! (all (unix))"), "{text}");
     }
 }

@@ -9,17 +9,13 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-/// What users see: the trait, `CALC`, `CALC_SCHEMA` and `CalcServer`.
+/// What users see: the trait, `CALC` and `CalcServer`.
 pub(crate) fn items(service: &Service) -> TokenStream {
     let Service { cfgs, ident, name, visibility, .. } = service;
-    let (info, schema, server) = (service.info(), service.schema(), service.server());
+    let (info, server) = (service.info(), service.server());
     let the_trait = the_trait(service);
-    let methods = service.methods.iter().map(method_info);
-    let schema_value = schema::expression(service);
+    let methods = service.methods.iter().map(|method| method_info(service, method));
     let info_doc = format!("Name and methods of [`{ident}`].");
-    let schema_doc = format!(
-        "Changes with the methods of [`{ident}`] and the types they name; builds that talk share it."
-    );
     let server_doc = format!("Serves a [`{ident}`].");
     quote! {
         #the_trait
@@ -31,11 +27,6 @@ pub(crate) fn items(service: &Service) -> TokenStream {
             methods: &[#(#methods),*],
             descriptor: &[],
         };
-
-        #(#cfgs)*
-        #[doc = #schema_doc]
-        #[allow(dead_code)]
-        #visibility const #schema: u64 = #schema_value;
 
         #(#cfgs)*
         #[doc = #server_doc]
@@ -146,7 +137,7 @@ fn result_type(signature: &syn::Signature) -> &syn::Type {
     }
 }
 
-fn method_info(method: &Method) -> TokenStream {
+fn method_info(service: &Service, method: &Method) -> TokenStream {
     let Method { cfgs, name, options, .. } = method;
     let kind = match (method.receives(), method.sends()) {
         (None, None) => quote!(Unary),
@@ -161,9 +152,11 @@ fn method_info(method: &Method) -> TokenStream {
     };
     let oneway = options.oneway.then(|| quote!(.oneway()));
     let spawn = options.spawn.then(|| quote!(.spawn()));
+    let schema = schema::id(service, method);
     quote! {
         #(#cfgs)*
-        ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #oneway #spawn #idempotency
+        ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind)
+            #oneway #spawn #idempotency .schema(#schema)
     }
 }
 

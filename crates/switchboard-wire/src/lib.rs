@@ -23,7 +23,7 @@ pub mod wire;
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
-pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, ServiceInfo};
+pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, SchemaId, ServiceInfo};
 pub use outbox::Outbox;
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Fatal};

@@ -1,6 +1,7 @@
 //! Methods: their names, kinds and numbers.
 
-use std::{collections::HashMap, fmt};
+use crate::Codec;
+use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 /// What a service offers; generated code has one per service, in a static.
 pub struct ServiceInfo {
@@ -35,12 +36,21 @@ pub struct MethodInfo {
     pub spawn: bool,
     /// What a second try does.
     pub idempotency: Idempotency,
+    /// Fingerprint of the messages, where their bytes do not say what they are.
+    pub schema: Option<SchemaId>,
 }
 
 impl MethodInfo {
     /// A method of this name and kind, nothing special about it.
     pub const fn new(name: &'static str, kind: Kind) -> MethodInfo {
-        MethodInfo { name, kind, oneway: false, spawn: false, idempotency: Idempotency::Unknown }
+        MethodInfo {
+            name,
+            kind,
+            oneway: false,
+            spawn: false,
+            idempotency: Idempotency::Unknown,
+            schema: None,
+        }
     }
 
     /// Marks it one-way.
@@ -62,6 +72,61 @@ impl MethodInfo {
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
         self
+    }
+
+    /// Gives the messages a fingerprint; 0 is none.
+    #[must_use]
+    pub const fn schema(mut self, number: u64) -> MethodInfo {
+        self.schema = SchemaId::new(number);
+        self
+    }
+
+    /// Whether a caller that was built from `theirs` sends messages of this method on `codec`. One that names no
+    /// schema is believed, and so is every codec whose messages carry the names or numbers of their fields.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` that names both schemas and the method by its full name, `path`.
+    pub fn check_schema(
+        &self,
+        path: &str,
+        codec: Codec,
+        theirs: Option<SchemaId>,
+    ) -> Result<(), crate::Status> {
+        match (theirs, self.schema) {
+            (Some(theirs), Some(ours)) if theirs != ours && codec == Codec::Postcard => {
+                Err(crate::Status::failed_precondition(format!(
+                    "{path} has schema {ours} here and {theirs} in the caller: they were built from different \
+                     traits; build both from the same one, or call with json"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fingerprint of a method's arguments and results, their names, types and order: builds that agree on it understand
+/// each other's messages.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct SchemaId(NonZeroU64);
+
+impl SchemaId {
+    /// The fingerprint with this number; 0 is none.
+    pub const fn new(number: u64) -> Option<SchemaId> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(SchemaId(number)),
+            None => None,
+        }
+    }
+
+    /// As the wire has it.
+    pub const fn number(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for SchemaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 

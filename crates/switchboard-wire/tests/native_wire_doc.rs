@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 use switchboard_wire::{
-    Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
+    Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, SchemaId, ServiceInfo, Status,
     native::{Client, Open, Server},
     wire::{Codec, ServerEvent, ServerWire},
 };
@@ -72,8 +72,10 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     };
     client.greet(&mut out);
     note("preface", &mut out);
-    client.method(0, "demo.v1.Greeter/Greet", &mut out);
+    client.method(0, "demo.v1.Greeter/Greet", None, &mut out);
     note("method", &mut out);
+    client.method(0, "calc.v1.Calc/Add", SchemaId::new(0x0123_4567_89AB_CDEF), &mut out);
+    note("method with a schema", &mut out);
     let mut metadata = Metadata::new();
     metadata.insert("x-echo", "hi").expect("valid");
     let open = |metadata, method, more| Open {
@@ -103,7 +105,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     note("status", &mut out);
     server.end(1, Ok(&Metadata::new()), &mut out);
     note("end", &mut out);
-    client.method(1, "demo.v1.Greeter/Sum", &mut out);
+    client.method(1, "demo.v1.Greeter/Sum", None, &mut out);
     let none = Metadata::new();
     client.open(2, Open { timeout: None, ..open(&none, 1, true) }, None, &mut out).expect("valid");
     client.item(2, &Bytes::from_static(b"\x08\x07"), &mut out).expect("valid");

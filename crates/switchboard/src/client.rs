@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard_wire::ServiceInfo;
+use switchboard_wire::{SchemaId, ServiceInfo};
 
 /// A method as a client knows it; generated code has one per method, in a static.
 #[derive(Debug)]
@@ -31,6 +31,13 @@ pub struct ClientMethod {
     pub index: u16,
     /// The full name, `package.Service/Method`.
     pub path: &'static str,
+}
+
+impl ClientMethod {
+    /// The schema that the caller was built from.
+    pub(crate) fn schema(&self) -> Option<SchemaId> {
+        self.service.methods.get(usize::from(self.index)).and_then(|method| method.schema)
+    }
 }
 
 /// A way to a service: connections to one or several addresses, or a service in this process.

@@ -17,6 +17,8 @@ use switchboard::{Limit, Running, Server};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    /// Of the latest allocations, in turns.
+    static SIZES: [Cell<usize>; 16] = const { [const { Cell::new(0) }; 16] };
     static BYTES: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
@@ -32,6 +34,7 @@ fn add(bytes: i64) {
 // SAFETY: every call goes on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        SIZES.with(|sizes| sizes[COUNT.get() as usize % sizes.len()].set(layout.size()));
         COUNT.set(COUNT.get() + 1);
         add(layout.size() as i64);
         unsafe { System.alloc(layout) }
@@ -59,29 +62,101 @@ async fn settle() {
     }
 }
 
+/// Allocations of one `call` after warm-up: the least of twenty averages, since tables grow now and then.
+async fn allocations(call: impl AsyncFn()) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..21 {
+        let before = COUNT.get();
+        for _ in 0..100 {
+            call().await;
+        }
+        least = least.min((COUNT.get() - before) / 100);
+    }
+    least
+}
+
+/// Sizes of the latest `count` allocations, the oldest first.
+fn latest(count: u64) -> Vec<usize> {
+    let end = COUNT.get();
+    SIZES.with(|sizes| (end - count..end).map(|at| sizes[at as usize % sizes.len()].get()).collect())
+}
+
 #[test]
 fn unary_call_allocates_its_payloads_only() {
     on_one_thread(async {
         let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
         let text = vec![1u8; 100];
-        for _ in 0..100 {
-            ask::<_, Vec<u8>>(&channel, &ECHO, &text).await.unwrap();
-        }
-        let mut least = u64::MAX;
-        for _ in 0..20 {
-            let before = COUNT.get();
-            for _ in 0..100 {
-                let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
-                assert_eq!(reply.len(), 100);
-            }
-            least = least.min((COUNT.get() - before) / 100);
-        }
+        let least = allocations(async || {
+            let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
+            assert_eq!(reply.len(), 100);
+        })
+        .await;
         // client: the encoded request
         // server: the message that the handler gets, the encoded reply; the request is a share of the read buffer
         // client: the reply out of the read buffer, the message that the caller gets. The caller here runs after the
         // connection's task has looked for its buffer again, so replies are copied instead of shared.
         assert_eq!(least, 5, "allocations a call");
     });
+}
+
+#[cfg(feature = "proto")]
+mod protobuf {
+    use super::*;
+    use buffa_types::google::protobuf::{__buffa::view::AnyView, Any, StringValue};
+    use switchboard::{
+        Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Service, ServiceInfo, codec::proto,
+    };
+
+    /// Tells the type of a message that is packed into another: a view in, a text out, as generated code would do it.
+    struct Types;
+
+    static TYPES: ServiceInfo =
+        ServiceInfo { name: "test.Types", methods: &[MethodInfo::new("Name", Kind::Unary)], descriptor: &[] };
+    static NAME: ClientMethod = ClientMethod { service: &TYPES, index: 0, path: "test.Types/Name" };
+
+    impl Service for Types {
+        fn info(&self) -> &'static ServiceInfo {
+            &TYPES
+        }
+
+        async fn call(&self, call: Call) -> switchboard::Result<Reply> {
+            let codec = call.codec();
+            let (bytes, cx) = call.into_one()?;
+            let bytes = proto::view_bytes::<Any>(codec, bytes)?;
+            let request = proto::view::<AnyView<'_>>(&bytes)?;
+            let name = request.type_url.rsplit('/').next().unwrap_or_default();
+            let reply = StringValue { value: name.to_owned(), ..StringValue::default() };
+            let bytes = proto::encode(&reply, codec)?;
+            Ok(Reply::one(bytes, cx))
+        }
+    }
+
+    #[test]
+    fn unary_call_of_protobuf_allocates_less() {
+        on_one_thread(async {
+            let server = Server::new().add(Types).listen("tcp://127.0.0.1:0");
+            let running = server.start().await.unwrap();
+            let channel = Channel::connect(&running.url()).await.unwrap();
+            let value = vec![1u8; 500];
+            let request = Any {
+                type_url: "type.googleapis.com/test.Message".into(),
+                value: value.into(),
+                ..Any::default()
+            };
+            let call = async || {
+                let bytes = proto::encode(&request, Codec::Proto);
+                let call = channel.unary(&NAME, Codec::Proto, bytes, proto::decode::<StringValue>);
+                assert_eq!(call.await.unwrap().value, "test.Message");
+            };
+            assert_eq!(allocations(call).await, 3, "allocations a call");
+            // Requests and replies are encoded into a block of the thread, and the view is of the read buffer. Left
+            // are the text that the handler makes, the reply out of the client's read buffer, with two bytes of
+            // protobuf before its text, and the text that the caller gets.
+            let before = COUNT.get();
+            call().await;
+            assert_eq!(latest(COUNT.get() - before), [12, 14, 12]);
+        });
+    }
 }
 
 /// A probe with these limits on this thread.
@@ -229,5 +304,58 @@ fn reader_that_does_not_read_holds_little() {
         })
         .await;
         assert!(grown < 8 << 20, "{grown} bytes of answers that nobody reads");
+    });
+}
+
+/// The address of a server that reads up to the first call, sends `again` until it is 16 MiB, and ends the call.
+fn deaf_server(again: &[u8]) -> String {
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    // What a client cannot send is to wait in its own memory, not in the kernel's.
+    listener.set_recv_buffer_size(16 << 10).unwrap();
+    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(1).unwrap();
+    let listener = std::net::TcpListener::from(listener);
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let batch = again.repeat((64 << 10) / again.len());
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        // Preface, SETTINGS, METHOD, CALL.
+        socket.read_exact(&mut vec![0; 8 + 12 + 30 + 12 + TALLY.path.len() + 12 + 8]).unwrap();
+        socket.write_all(PREFACE).unwrap();
+        for _ in 0..256 {
+            socket.write_all(&batch).unwrap();
+        }
+        socket.write_all(&frame(END, 1, 5, 0, &[])).unwrap();
+        // Until the client is gone.
+        let _ = std::io::copy(&mut socket, &mut std::io::sink());
+    });
+    url
+}
+
+#[test]
+fn server_that_floods_and_does_not_read_costs_a_client_little() {
+    on_one_thread(async {
+        for (what, again) in [
+            ("credit", frame(CREDIT, 0, 0, 0, &[1, 0, 0, 0])),
+            ("pings", frame(PING, 0, 0, 7, &[])),
+            ("wrong metadata", frame(HEAD, 0, 0, 77, &[1])),
+        ] {
+            let url = deaf_server(&again);
+            let channel = switchboard::Channel::builder(&url).connections(1).connect().await.unwrap();
+            let grown = growth(async {
+                let upload = tally(&channel).await.unwrap();
+                let end = soon(async {
+                    loop {
+                        if let Err(status) = upload.send(8 << 10).await {
+                            return status;
+                        }
+                    }
+                });
+                // All that came before it was read.
+                assert_eq!(end.await.code(), switchboard::Code::NotFound);
+            })
+            .await;
+            assert!(grown < 3 << 20, "{what}: {grown} bytes");
+        }
     });
 }

@@ -3,7 +3,11 @@
 //! Latency in the open loop runs from the instant at which the arrival was due, not from when a caller was free to
 //! send it, so that a slow server cannot hide its queue by slowing its callers down (coordinated omission).
 
-use super::{load::Caller, measure::Measured};
+use super::{
+    load::Caller,
+    measure::Measured,
+    memory::{self, Watch},
+};
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
@@ -83,13 +87,20 @@ pub(super) struct Tally {
     last: Cell<Instant>,
     calls: Cell<u64>,
     done: Arc<AtomicU64>,
+    memory: Option<Arc<Watch>>,
 }
 
 /// Calls between two updates of the count that other threads see.
 const SHOWN_EVERY: u64 = 256;
 
 impl Tally {
-    pub(super) fn new(begin: Instant, end: Option<Instant>, left: u64, done: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        begin: Instant,
+        end: Option<Instant>,
+        left: u64,
+        done: Arc<AtomicU64>,
+        memory: Option<Arc<Watch>>,
+    ) -> Self {
         Self {
             measured: RefCell::new(Measured::new()),
             begin,
@@ -98,6 +109,7 @@ impl Tally {
             last: Cell::new(begin),
             calls: Cell::new(0),
             done,
+            memory,
         }
     }
 
@@ -136,6 +148,11 @@ impl Tally {
 
     fn count(&self, counted: bool, from: Instant, now: Instant, outcome: Result<(), String>) {
         self.calls.set(self.calls.get() + 1);
+        if self.calls.get() == memory::FIRST
+            && let Some(memory) = &self.memory
+        {
+            memory.first();
+        }
         match outcome {
             Err(error) => self.fail(error),
             Ok(()) if counted => {
@@ -287,7 +304,7 @@ mod tests {
     use super::*;
 
     fn tally(begin: Instant, end: Option<Instant>, left: u64) -> Tally {
-        Tally::new(begin, end, left, Arc::default())
+        Tally::new(begin, end, left, Arc::default(), None)
     }
 
     const MS: Duration = Duration::from_millis(1);

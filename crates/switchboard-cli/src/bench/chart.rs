@@ -1,4 +1,4 @@
-//! Plots as inline SVG: bars, and latency curves on logarithmic scales.
+//! Plots: bars, and latency curves on logarithmic scales as inline SVG.
 //!
 //! Colours are classes (`s0` to `s7`, `floor`) that the page's style sheet fills in, so that one drawing serves a
 //! light and a dark page.
@@ -14,42 +14,33 @@ pub(super) struct Bar {
     pub(super) class: String,
 }
 
-/// Latencies at [`QUANTILES`], in microseconds.
+/// Latencies at [`QUANTILES`], in microseconds, of so many calls.
 pub(super) struct Curve<'a> {
     pub(super) class: String,
+    pub(super) calls: u64,
     pub(super) points: &'a [f64],
 }
 
-const WIDTH: f64 = 860.0;
-const LABEL: f64 = 250.0;
-const BAR: f64 = 18.0;
-const ROW: f64 = 26.0;
-
-/// Horizontal bars that start at zero, so that lengths compare as values do.
+/// Horizontal bars that start at zero, so that lengths compare as values do. Not a drawing: on a narrow screen its text
+/// would shrink with it.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
-    let height = ROW * bars.len() as f64 + 4.0;
     let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
-    let mut svg = open(title, height);
-    for (at, bar) in bars.iter().enumerate() {
-        let top = at as f64 * ROW + 4.0;
-        let middle = top + BAR / 2.0 + 5.0;
-        // The longest bar leaves room for its value.
-        let length = (bar.value.max(0.0) / most * (WIDTH - LABEL - 220.0)).max(1.0);
+    let mut html = format!("<div class=\"bars\" role=\"img\" aria-label=\"{}\">\n", escape(title));
+    for bar in bars {
+        // The style sheet leaves room for the value beside the longest bar.
         let _ = writeln!(
-            svg,
-            r#"<text x="{x:.0}" y="{middle:.0}" text-anchor="end">{label}</text>
-<rect class="{class}" x="{LABEL:.0}" y="{top:.0}" width="{length:.1}" height="{BAR:.0}" rx="2"/>
-<text class="value" x="{end:.1}" y="{middle:.0}">{text}</text>"#,
-            x = LABEL - 10.0,
+            html,
+            r#"<span>{label}</span><span class="bar"><i class="{class}" style="--share:{share:.4}"></i>{text}</span>"#,
             label = escape(&bar.label),
             class = escape(&bar.class),
-            end = LABEL + length + 8.0,
+            share = bar.value.max(0.0) / most,
             text = escape(&bar.text),
         );
     }
-    svg + "</svg>\n"
+    html + "</div>\n"
 }
 
+const WIDTH: f64 = 860.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const HEIGHT: f64 = 380.0;
@@ -114,10 +105,12 @@ pub(super) fn curves(title: &str, curves: &[Curve<'_>]) -> String {
         );
     }
     for curve in curves {
+        // Of a hundred calls nobody knows what one in a thousand takes: the curve ends where a call is left.
+        let known = |quantile: f64| (1.0 - quantile) * curve.calls as f64 >= 0.999;
         let points: Vec<String> = QUANTILES
             .iter()
             .zip(curve.points)
-            .filter(|&(_, &us)| us > 0.0)
+            .filter(|&(&quantile, &us)| us > 0.0 && known(quantile))
             .map(|(&quantile, &us)| format!("{:.1},{:.1}", x(quantile), y(us)))
             .collect();
         let _ = writeln!(
@@ -127,7 +120,7 @@ pub(super) fn curves(title: &str, curves: &[Curve<'_>]) -> String {
             points.join(" ")
         );
     }
-    svg + "</svg>\n"
+    format!("<div class=\"wide\">\n{svg}</svg>\n</div>\n")
 }
 
 fn open(title: &str, height: f64) -> String {
@@ -169,8 +162,19 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_an_empty_plot() {
-        let svg = curves("none", &[Curve { class: "s0".to_owned(), points: &[0.0; QUANTILES.len()] }]);
+        let points = &[0.0; QUANTILES.len()];
+        let svg = curves("none", &[Curve { class: "s0".to_owned(), calls: 0, points }]);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        assert!(bars("none", &[]).ends_with("</svg>\n"));
+        assert!(bars("none", &[]).ends_with("</div>\n"));
+    }
+
+    #[test]
+    fn a_curve_ends_where_no_call_is_left() {
+        let points = |calls| {
+            let curve = Curve { class: "s0".to_owned(), calls, points: &[5.0; QUANTILES.len()] };
+            curves("some", &[curve]).split_once("points=").unwrap().1.matches(',').count()
+        };
+        // Up to 90 %, 99 % and all.
+        assert_eq!([10, 100, 1_000_000].map(points), [6, 10, QUANTILES.len()]);
     }
 }

@@ -7,6 +7,8 @@ use super::{
     callers::{self, Arrivals, Tally},
     load::Load,
     measure::Measured,
+    memory::Watch,
+    process::Server,
     worker,
 };
 use std::{
@@ -85,18 +87,25 @@ pub(super) fn portion(total: usize, at: usize, workers: usize) -> usize {
     total / workers + usize::from(at < total % workers)
 }
 
-/// Measures `load` once; `done` is kept near the number of calls made, for showing progress.
+/// Measures `load` once; `done` is kept near the number of calls made, for showing progress. The memory of `server` is
+/// noted, if there is one.
 ///
 /// # Errors
 /// When a worker cannot start or connect. Calls that fail are counted in the result.
-pub(super) fn measure<L: Load>(load: &L, shape: Shape, done: &Arc<AtomicU64>) -> Result<Measured, String> {
+pub(super) fn measure<L: Load>(
+    load: &L,
+    shape: Shape,
+    server: Option<&Server>,
+    done: &Arc<AtomicU64>,
+) -> Result<Measured, String> {
+    let memory = server.map(|server| Arc::new(Watch::new(server)));
     let count = shape.workers();
     let line = Arc::new(StartLine::new(count));
     let workers = (0..count)
         .map(|at| {
-            let (load, share, line, done) =
-                (load.clone(), shape.share(at, count), line.clone(), done.clone());
-            worker::start(&format!("load-{at}"), move || work(load, shape, share, line, done))
+            let (load, share, line) = (load.clone(), shape.share(at, count), line.clone());
+            let (done, memory) = (done.clone(), memory.clone());
+            worker::start(&format!("load-{at}"), move || work(load, shape, share, line, done, memory))
         })
         .collect::<Result<Vec<_>, _>>();
     // Workers that did start wait for those that did not: nothing is left but to end the process with the error.
@@ -109,6 +118,7 @@ pub(super) fn measure<L: Load>(load: &L, shape: Shape, done: &Arc<AtomicU64>) ->
             Err(error) => failed = failed.or(Some(error)),
         }
     }
+    total.server_rss = memory.and_then(|memory| memory.noted());
     failed.map_or(Ok(total), Err)
 }
 
@@ -140,6 +150,7 @@ async fn work<L: Load>(
     share: Share,
     line: Arc<StartLine>,
     done: Arc<AtomicU64>,
+    memory: Option<Arc<Watch>>,
 ) -> Result<Option<Measured>, String> {
     let connections = connect(&load, share.connections).await;
     let Some(start) = line.wait(connections.is_ok()) else { return connections.map(|_| None) };
@@ -150,7 +161,7 @@ async fn work<L: Load>(
         Until::Elapsed(time) => Some(begin + time),
         Until::Calls(_) => None,
     };
-    let tally = Rc::new(Tally::new(begin, end, share.calls.unwrap_or(u64::MAX), done));
+    let tally = Rc::new(Tally::new(begin, end, share.calls.unwrap_or(u64::MAX), done, memory.clone()));
     callers::set_tally(tally.clone());
     let arrivals = share.arrivals.zip(end).map(|((first, interval), end)| {
         let arrivals = Rc::new(Arrivals::new(start + first, interval));
@@ -169,6 +180,9 @@ async fn work<L: Load>(
         })
         .collect();
     until_done(running, &tally, end).await;
+    if let Some(memory) = memory {
+        memory.end();
+    }
     if let Some((arrivals, end)) = arrivals.zip(end) {
         arrivals.drain(&tally, end);
     }

@@ -109,7 +109,8 @@ fn latency(records: &[Record]) -> String {
         let class = class(at);
         for (name, side) in record.sides() {
             let dashed = if name == "floor" { " dashed" } else { "" };
-            curves.push(Curve { class: format!("{class}{dashed}"), points: &side.curve });
+            let calls = (side.requests + side.missed) / side.rounds.len().max(1) as u64;
+            curves.push(Curve { class: format!("{class}{dashed}"), calls, points: &side.curve });
         }
         let _ = write!(legend, "<span><i class=\"{class}\"></i>{}</span> ", escape(&record.label));
     }
@@ -162,8 +163,9 @@ mod tests {
         let mut record = example(true);
         record.ours.first_error = Some("<script>".to_owned());
         let page = render(&[record, example(false)], "switchboard bench echo");
-        assert_eq!(page.matches("<svg").count(), 2);
+        assert_eq!(page.matches("<svg").count(), 1);
         assert_eq!(page.matches("<polyline").count(), 3);
+        assert_eq!(page.matches("--share:").count(), 3);
         assert!(page.contains("(0.50 of floor)") && page.contains("1 000"));
         for foreign in ["<script", "src=", "href=", "url(", "http"] {
             assert!(!page.contains(foreign), "{foreign}");

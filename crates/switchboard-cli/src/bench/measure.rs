@@ -20,6 +20,8 @@ pub(super) struct Measured {
     pub(super) elapsed: Duration,
     /// Resident memory of the server for each idle connection.
     pub(super) bytes_per_connection: Option<f64>,
+    /// Resident memory of the server after the [first](super::memory::FIRST) replies and at the end.
+    pub(super) server_rss: Option<(u64, u64)>,
 }
 
 /// Latencies above this are counted as this.
@@ -36,6 +38,7 @@ impl Measured {
             missed: 0,
             elapsed: Duration::ZERO,
             bytes_per_connection: None,
+            server_rss: None,
         }
     }
 

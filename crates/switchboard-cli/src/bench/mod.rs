@@ -14,6 +14,7 @@ mod json;
 mod load;
 mod machine;
 mod measure;
+mod memory;
 mod options;
 mod process;
 mod progress;

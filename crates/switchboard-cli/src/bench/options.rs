@@ -81,7 +81,7 @@ pub(super) struct LoadArgs {
     #[arg(long, value_parser = value_parser!(u32).range(1..=25_000))]
     connections: Option<u32>,
     /// Open loop: this many calls a second at constant intervals, latency counted from when each was due.
-    #[arg(long, value_parser = value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, conflicts_with = "requests", value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: Option<u64>,
 }
 
@@ -90,6 +90,9 @@ pub(super) struct TimedArgs {
     /// Seconds of each measurement, after half a second of warm-up.
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
+    /// Measure this many requests instead of a time.
+    #[arg(long, conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    requests: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -238,7 +241,10 @@ impl LoadArgs {
 
 impl TimedArgs {
     fn until(&self) -> Until {
-        Until::Elapsed(Duration::from_secs_f64(self.seconds))
+        match self.requests {
+            Some(requests) => Until::Calls(requests),
+            None => Until::Elapsed(Duration::from_secs_f64(self.seconds)),
+        }
     }
 }
 
@@ -334,6 +340,9 @@ mod tests {
             ("idle --connections 25001", "1..=25000"),
             ("connection --calls 0", "1..=1000000000"),
             ("sizes --rounds 0", "1..=100"),
+            ("sizes --requests 0", "1..=1000000000"),
+            ("echo --requests 5 --rate 5", "cannot be used with"),
+            ("message --requests 5 --seconds 5", "cannot be used with"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(allowed), "{line}: {error}");

@@ -1,9 +1,11 @@
 //! Server processes: each measurement has its own, which ends with the benchmark however that ends.
 
+use super::memory;
 use std::{
-    env, fs,
+    env,
     io::{self, BufRead, BufReader, Read},
     net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
     process::{self, Child, ChildStdout, Command, Stdio},
     thread,
 };
@@ -54,10 +56,13 @@ impl Server {
     /// # Errors
     /// When the system does not tell, as when the process has ended.
     pub(super) fn resident_bytes(&self) -> Result<u64, String> {
-        // The roll-up counts pages when it is read; the other files lag behind by up to 64 pages a thread.
-        let path = format!("/proc/{}/smaps_rollup", self.child.id());
-        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
-        resident(&text).ok_or_else(|| format!("{path} has no line for the resident memory"))
+        memory::resident_bytes(&self.rollup())
+    }
+
+    /// The file that tells its memory. The roll-up counts pages when it is read; the other files lag behind by up to
+    /// 64 pages a thread.
+    pub(super) fn rollup(&self) -> PathBuf {
+        format!("/proc/{}/smaps_rollup", self.child.id()).into()
     }
 }
 
@@ -67,12 +72,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn resident(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 /// In a server: listens on a free port of the loopback address.
@@ -115,16 +114,4 @@ pub(super) fn allow_open_files(files: u64) -> Result<(), String> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })
         .map_err(|error| format!("cannot raise the limit of open files to {files}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resident_memory_is_read_from_the_roll_up() {
-        let text = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:                2048 kB\nPss:  1 kB\n";
-        assert_eq!(resident(text), Some(2048 * 1024));
-        assert_eq!(resident("Pss: 1 kB\n"), None);
-    }
 }

@@ -52,6 +52,10 @@ pub(super) struct Side {
     pub(super) missed: u64,
     /// Idle connections: resident memory of the server for each.
     pub(super) bytes_per_connection: Option<f64>,
+    /// Resident memory of the server after its first ten replies to a worker, in bytes.
+    pub(super) server_rss_after_10: Option<u64>,
+    /// The same at the end of the run, all connections still open.
+    pub(super) server_rss_end: Option<u64>,
     /// Requests a second of each round.
     pub(super) rounds: Vec<f64>,
     /// Latency in microseconds at each of [`QUANTILES`].
@@ -101,6 +105,11 @@ impl Side {
         let at = |quantile: f64| middle(&|round| round.latency_us(quantile));
         let requests_per_s = middle(&Measured::requests_per_s);
         let memory: Vec<f64> = rounds.iter().filter_map(|round| round.bytes_per_connection).collect();
+        let rss = |which: &dyn Fn((u64, u64)) -> u64| {
+            let noted: Vec<_> = rounds.iter().filter_map(|round| round.server_rss).collect();
+            let middle = || median(noted.iter().map(|&both| which(both) as f64)) as u64;
+            (!noted.is_empty()).then(middle)
+        };
         Self {
             requests: rounds.iter().map(|round| round.requests).sum(),
             requests_per_s,
@@ -115,6 +124,8 @@ impl Side {
             first_error: rounds.iter().find_map(|round| round.first_error.clone()),
             missed: rounds.iter().map(|round| round.missed).sum(),
             bytes_per_connection: (!memory.is_empty()).then(|| round(median(memory))),
+            server_rss_after_10: rss(&|(after_10, _)| after_10),
+            server_rss_end: rss(&|(_, end)| end),
             rounds: rounds.iter().map(|one| round(one.requests_per_s())).collect(),
             curve: QUANTILES.map(at).to_vec(),
         }

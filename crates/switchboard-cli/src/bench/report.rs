@@ -28,6 +28,8 @@ pub(super) fn render(records: &[Record]) -> String {
 pub(super) fn rows(records: &[Record]) -> Rows {
     let floor = records.iter().any(|record| record.floor.is_some());
     let memory = records.iter().any(|record| record.ours.bytes_per_connection.is_some());
+    // Memory of the server grows with the payload: that of small ones says nothing.
+    let rss = records.iter().any(|record| record.bytes >= 1_000_000 && record.ours.server_rss_end.is_some());
     let large = records.iter().any(|record| record.bytes >= 10_000);
     let missed = records.iter().any(|record| record.rate.is_some());
     let mut head = vec!["run", "subject", "requests/s"];
@@ -40,6 +42,9 @@ pub(super) fn rows(records: &[Record]) -> Rows {
     }
     if memory {
         head.push("bytes/connection");
+    }
+    if rss {
+        head.extend(["RSS after 10", "RSS at end"]);
     }
     if floor {
         head.push("of floor");
@@ -58,6 +63,12 @@ pub(super) fn rows(records: &[Record]) -> Rows {
             }
             if memory {
                 row.push(side.bytes_per_connection.map_or("?".to_owned(), thousands));
+            }
+            if rss {
+                let size = |bytes: Option<u64>| {
+                    bytes.map_or("?".to_owned(), |bytes| format!("{:.1} MB", bytes as f64 / 1e6))
+                };
+                row.extend([side.server_rss_after_10, side.server_rss_end].map(size));
             }
             if floor {
                 row.push(record.floor_ratio.filter(|_| name != "floor").map_or(String::new(), ratio));

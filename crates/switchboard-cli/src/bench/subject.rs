@@ -61,7 +61,7 @@ fn go<L: Load>(
 ) -> Result<Measured, String> {
     match run.call {
         Call::Idle(_) => idle::measure(load, run.shape.connections(), server, done),
-        Call::Echo(_) | Call::Message => engine::measure(load, run.shape, done),
+        Call::Echo(_) | Call::Message => engine::measure(load, run.shape, server, done),
     }
 }
 

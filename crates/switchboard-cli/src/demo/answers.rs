@@ -97,10 +97,11 @@ pub(super) fn chat(notes: &[Note]) -> String {
     notes.iter().map(|note| note.text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The first title is enough when the rest is as it should be.
+/// How the first title begins is enough when the rest is as it should be.
 pub(super) fn query(reply: &QueryReply) -> String {
     let first = reply.posts.first().map_or("none", |post| &post.title);
-    let text = format!("{} posts: {first}, …", reply.posts.len());
+    let words: Vec<_> = first.split(' ').take(3).collect();
+    let text = format!("{} posts: {} …", reply.posts.len(), words.join(" "));
     if reply.posts.iter().cloned().eq(all_posts()) {
         text
     } else {

@@ -16,9 +16,7 @@ use switchboard::{Channel, Result};
 /// When one of the two is not reached.
 pub(super) async fn rows(tcp: &str, memory: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for (wire, url, methods) in
-        [("native, TCP", tcp, &ALL[..]), ("native, in process (memory://)", memory, &KINDS[..])]
-    {
+    for (wire, url, methods) in [("native, TCP", tcp, &ALL[..]), ("native, in process", memory, &KINDS[..])] {
         let channel = Channel::connect(url).await.map_err(|status| format!("connect to {url}: {status}"))?;
         let ours = Ours {
             greeter: GreeterClient::new(channel.clone()),

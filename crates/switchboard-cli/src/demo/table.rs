@@ -78,7 +78,7 @@ pub(super) fn text(rows: &[Row]) -> String {
         table.push_str(&format!("{:wires$}  {method:methods$}  {answer:answers$}  {micros:>6}\n", row.wire));
     }
     let right = rows.iter().filter(|row| row.is_right()).count();
-    table.push_str(&format!("\n{right} of {} answers are right. ", rows.len()));
+    table.push_str(&format!("\n{right} of {} answers are right.\n", rows.len()));
     table.push_str("US: microseconds of a second call, with a warm connection.\n\n");
     table + &answers::list()
 }

@@ -2,7 +2,7 @@
 
 use super::{Choices, machines};
 use crate::{
-    Input, Limits, Metadata, Origin, Outbox, Retry, Status,
+    Input, Limits, Metadata, MethodId, Origin, Outbox, Retry, SchemaId, Status,
     native::{Client, DEFAULT_WINDOW, Open, Server},
     wire::{ClientEvent, Codec, Head, ServerEvent, ServerWire},
 };
@@ -46,8 +46,8 @@ struct Pair {
     to_client: Wire,
     at_server: VecDeque<Heard>,
     at_client: VecDeque<String>,
-    /// By number: the method that has it, if it is known to the server.
-    methods: HashMap<u16, Option<crate::MethodId>>,
+    /// By number: the method that has it, if it is known to the server, and the schema that the client said.
+    methods: HashMap<u16, Option<(MethodId, Option<SchemaId>)>>,
     drained: bool,
 }
 
@@ -105,8 +105,10 @@ impl Pair {
         let heard = match choices.byte() % 10 {
             0 | 1 => {
                 let (number, name) = (u16::from(choices.byte() % 4), usize::from(choices.byte() % 3));
-                self.client.method(number, NAMES[name], out);
-                self.methods.insert(number, machines::table().find(NAMES[name]));
+                let schema = SchemaId::new([0, machines::SCHEMA, 1][usize::from(choices.byte() % 3)]);
+                self.client.method(number, NAMES[name], schema, out);
+                let method = machines::table().find(NAMES[name]);
+                self.methods.insert(number, method.map(|method| (method, schema)));
                 return;
             }
             2..=4 => return self.open(id, choices),
@@ -154,7 +156,7 @@ impl Pair {
         let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
             && metadata.len() <= self.limits.metadata_entries_max as usize;
         self.at_server.push_back(match self.methods.get(&method) {
-            Some(Some(method)) if fits => {
+            Some(Some((method, theirs))) if fits && agree(*method, codec, *theirs) => {
                 let head = Head { method: *method, codec, timeout, metadata, oneway };
                 Heard::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, more }))
             }
@@ -285,6 +287,12 @@ impl Pair {
             }
         }
     }
+}
+
+/// Whether the server takes messages of this schema.
+fn agree(method: MethodId, codec: Codec, theirs: Option<SchemaId>) -> bool {
+    let ours = machines::table().info(method).schema;
+    codec != Codec::Postcard || theirs.is_none() || ours.is_none() || theirs == ours
 }
 
 /// Metadata that the limits allow.

@@ -11,9 +11,15 @@ use std::sync::Arc;
 /// Largest frame that carries no message, see `docs/native-wire.md`.
 const CONTROL_MAX: usize = 64 << 10;
 
+/// Of the method `Sum`; `Add` has none.
+pub(super) const SCHEMA: u64 = 0x0101_0101_0101_0101;
+
 static CALC: ServiceInfo = ServiceInfo {
     name: "calc.Calc",
-    methods: &[MethodInfo::new("Add", Kind::Unary), MethodInfo::new("Sum", Kind::ClientStream)],
+    methods: &[
+        MethodInfo::new("Add", Kind::Unary),
+        MethodInfo::new("Sum", Kind::ClientStream).schema(SCHEMA),
+    ],
     descriptor: &[],
 };
 
@@ -128,7 +134,13 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
         }
         1 => {
             let names: [&[u8]; 4] = [b"calc.Calc/Add", b"calc.Calc/Sum", b"calc.Calc/Nope", b"\xFF/"];
-            names[usize::from(choices.byte()) % names.len()].to_vec()
+            let name = names[usize::from(choices.byte()) % names.len()];
+            // With and without a schema, whatever the flags say.
+            match choices.byte() % 4 {
+                0 => [&SCHEMA.to_le_bytes(), name].concat(),
+                1 => [&[choices.byte(); 8], name].concat(),
+                _ => name.to_vec(),
+            }
         }
         2 => {
             choices.metadata(4).encode(&mut block);

@@ -2,11 +2,14 @@
 
 use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, Status,
+    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, SchemaId, Status,
     wire::{CallId, ClientEvent, Codec},
 };
 use bytes::Bytes;
 use std::time::Duration;
+
+/// Frames are answered while less than this waits to be written, in bytes.
+const ANSWERS_MAX: usize = 512 << 10;
 
 /// One connection's machine.
 ///
@@ -49,11 +52,10 @@ impl Client {
         }
     }
 
-    /// Gives `name` the number `number` on this connection; once, before the first call of the method.
-    pub fn method(&mut self, number: u16, name: &str, out: &mut Outbox) {
-        let tail = out.tail();
-        Header { len: name.len() as u32, kind: kind::METHOD, flags: 0, aux: number, id: 0 }.put(tail);
-        tail.extend_from_slice(name.as_bytes());
+    /// Gives `name` the number `number` on this connection; once, before the first call of the method. Calls on
+    /// postcard are refused by a server that was built from another `schema`.
+    pub fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
+        frame::put_method(number, name, schema, out);
     }
 
     /// Begins a call, with its first message if it has one.
@@ -222,7 +224,7 @@ impl Client {
                     Ok(metadata) => Some(ClientEvent::Head { id, metadata }),
                     Err(error) => {
                         // The fault of one call; the others on the connection go on.
-                        self.cancel(id, out);
+                        self.answer(kind::CANCEL, 0, id, out);
                         Some(ClientEvent::End { id, end: Err(error.into()) })
                     }
                 }
@@ -234,7 +236,7 @@ impl Client {
             kind::CREDIT => Some(ClientEvent::Credit { id, bytes: frame::parse_credit(body)? }),
             kind::PING if header.has(flag::ANSWER) => Some(ClientEvent::Pong),
             kind::PING => {
-                frame::put_empty(kind::PING, flag::ANSWER, 0, id, out);
+                self.answer(kind::PING, flag::ANSWER, id, out);
                 None
             }
             kind::GO_AWAY => {
@@ -251,9 +253,18 @@ impl Client {
         })
     }
 
+    /// Answers a frame by one of our own: nothing once much waits to be written, for a server that sends what has to be
+    /// answered and does not read the answers. One that reads misses nothing: bytes under way are a sign of life, and
+    /// frames of a call that has ended here are dropped.
+    fn answer(&self, kind: u8, flags: u8, id: CallId, out: &mut Outbox) {
+        if out.len() < ANSWERS_MAX {
+            frame::put_empty(kind, flags, 0, id, out);
+        }
+    }
+
     /// A reply over our limit ends the call here and tells the server to stop.
     fn refuse(&mut self, header: Header, out: &mut Outbox) -> ClientEvent {
-        self.cancel(header.id, out);
+        self.answer(kind::CANCEL, 0, header.id, out);
         let status = if header.kind == kind::HEAD {
             Status::resource_exhausted(format!(
                 "reply metadata of {} bytes is over the limit of {} bytes (metadata_bytes_max)",

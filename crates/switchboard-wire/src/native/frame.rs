@@ -1,6 +1,6 @@
 //! Frames of the native wire: what both roles share.
 
-use crate::{Fatal, Input, Limits, Metadata, Outbox, Retry, Status, status::Code};
+use crate::{Fatal, Input, Limits, Metadata, Outbox, Retry, SchemaId, Status, status::Code};
 use bytes::{BufMut, BytesMut};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub(super) mod flag {
     pub(crate) const END: u8 = 1;
     /// On PING: this is the answer.
     pub(crate) const ANSWER: u8 = 1;
+    /// On METHOD: the body begins with the schema id.
+    pub(crate) const SCHEMA: u8 = 1;
     /// A CALL carries the first message.
     pub(crate) const MESSAGE: u8 = 2;
     /// The message is compressed with the encoding of the call.
@@ -275,6 +277,28 @@ pub(super) fn parse_settings(body: &[u8], settings: &mut PeerSettings) -> Result
 
 pub(super) fn put_empty(kind: u8, flags: u8, aux: u16, id: u32, out: &mut Outbox) {
     Header { len: 0, kind, flags, aux, id }.put(out.tail());
+}
+
+/// Writes METHOD: `number` means `name` from now on, with messages of `schema`.
+pub(super) fn put_method(number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
+    let tail = out.tail();
+    let (flags, extra) = if schema.is_some() { (flag::SCHEMA, 8) } else { (0, 0) };
+    Header { len: extra + name.len() as u32, kind: kind::METHOD, flags, aux: number, id: 0 }.put(tail);
+    if let Some(schema) = schema {
+        tail.put_u64_le(schema.number());
+    }
+    tail.extend_from_slice(name.as_bytes());
+}
+
+/// Reads METHOD: the schema and the name.
+pub(super) fn parse_method(header: Header, body: &[u8]) -> Result<(Option<SchemaId>, &[u8]), Fatal> {
+    if !header.has(flag::SCHEMA) {
+        return Ok((None, body));
+    }
+    match body.split_first_chunk() {
+        Some((schema, name)) => Ok((SchemaId::new(u64::from_le_bytes(*schema)), name)),
+        None => Err(Fatal(format!("METHOD of {} bytes is shorter than its schema id", body.len()))),
+    }
 }
 
 pub(super) fn put_credit(id: u32, bytes: u32, out: &mut Outbox) {

@@ -2,7 +2,7 @@
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Status,
+    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, SchemaId, Status,
     wire::{CallId, Codec, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -17,12 +17,25 @@ pub struct Server {
     framer: Framer,
     limits: Limits,
     table: Arc<MethodTable>,
-    /// By the client's number: the method, or the name that nobody has.
-    methods: Vec<Option<Result<MethodId, Box<str>>>>,
+    /// By the client's number.
+    methods: Vec<Named>,
     peer: PeerSettings,
     greeted: bool,
     draining: bool,
     refusing: bool,
+}
+
+/// What a method number means.
+#[derive(Clone, Debug)]
+enum Named {
+    /// A method of ours.
+    Method(MethodId),
+    /// Nothing: the number was never named.
+    Nothing,
+    /// A method of ours, and the schema that the caller was built from instead of ours.
+    OtherSchema(MethodId, SchemaId),
+    /// A name that nobody has.
+    Unknown(Box<str>),
 }
 
 impl Server {
@@ -92,7 +105,7 @@ impl Server {
     fn too_large(&self, header: Header, bytes: u32) -> Status {
         let general = self.limits.message_bytes_max;
         match self.methods.get(usize::from(header.aux)) {
-            Some(Some(Ok(method))) if header.kind == kind::CALL => {
+            Some(Named::Method(method)) if header.kind == kind::CALL => {
                 self.table.too_large(*method, bytes, general)
             }
             _ => frame::too_large("a request", bytes, self.largest_message()),
@@ -104,15 +117,19 @@ impl Server {
         if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(crate::Retry::Safe));
         }
-        let method = match self.methods.get(usize::from(header.aux)) {
-            Some(Some(Ok(method))) => *method,
-            Some(Some(Err(name))) => return Err(self.table.unknown(name)),
-            _ => {
+        let (method, theirs) = match self.methods.get(usize::from(header.aux)) {
+            Some(Named::Method(method)) => (*method, None),
+            Some(Named::OtherSchema(method, theirs)) => (*method, Some(*theirs)),
+            Some(Named::Unknown(name)) => return Err(self.table.unknown(name)),
+            Some(Named::Nothing) | None => {
                 return Err(Status::internal(format!("method number {} was never given a name", header.aux)));
             }
         };
         let codec = Codec::from_number(fixed[4])
             .ok_or_else(|| Status::unimplemented(format!("codec number {} is not known here", fixed[4])))?;
+        if theirs.is_some() {
+            self.table.info(method).check_schema(&self.table.full_name(method), codec, theirs)?;
+        }
         if header.has(flag::COMPRESSED) || fixed[5] != 0 {
             return Err(Status::unimplemented(format!(
                 "encoding number {} is not taken on the native wire; send identity",
@@ -141,7 +158,8 @@ impl Server {
     }
 
     /// Notes the number that the client gives a method.
-    fn name_method(&mut self, number: u16, name: &[u8]) -> Result<(), Fatal> {
+    fn name_method(&mut self, header: Header, body: &[u8]) -> Result<(), Fatal> {
+        let number = header.aux;
         if number >= self.limits.methods_max {
             return Err(Fatal(format!(
                 "method number {number} is over the limit of {} (methods_max)",
@@ -150,10 +168,19 @@ impl Server {
         }
         let at = usize::from(number);
         if self.methods.len() <= at {
-            self.methods.resize(at + 1, None);
+            self.methods.resize(at + 1, Named::Nothing);
         }
+        let (theirs, name) = frame::parse_method(header, body)?;
         let name = String::from_utf8_lossy(frame_text(name));
-        self.methods[at] = Some(self.table.find(&name).ok_or_else(|| name.into()));
+        self.methods[at] = match (self.table.find(&name), theirs) {
+            (Some(method), Some(theirs))
+                if self.table.info(method).schema.is_some_and(|ours| ours != theirs) =>
+            {
+                Named::OtherSchema(method, theirs)
+            }
+            (Some(method), _) => Named::Method(method),
+            (None, _) => Named::Unknown(name.into()),
+        };
         Ok(())
     }
 
@@ -172,8 +199,8 @@ impl Server {
                 None
             }
             kind::METHOD => {
-                let name = body.to_vec();
-                self.name_method(header.aux, &name)?;
+                let body = body.to_vec();
+                self.name_method(header, &body)?;
                 None
             }
             kind::END => Some(ServerEvent::HalfClose { id: header.id }),
@@ -208,7 +235,7 @@ impl ServerWire for Server {
         let header = self.framer.next_of(kind::CALL, input, self.table.largest_message(max))?;
         let body = &input.rest()[..header.len as usize];
         let plain = body.first_chunk::<CALL_FIXED>().and_then(|fixed| {
-            let method = *self.methods.get(usize::from(header.aux))?.as_ref()?.as_ref().ok()?;
+            let Named::Method(method) = *self.methods.get(usize::from(header.aux))? else { return None };
             let codec = Codec::from_number(fixed[4])?;
             // Encoding, metadata and every other flag are for `recv`.
             let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.refusing;
@@ -236,7 +263,7 @@ impl ServerWire for Server {
             let Server { framer, limits, table, methods, .. } = &mut *self;
             let message_max = |header: Header| match methods.get(usize::from(header.aux)) {
                 _ if !table.has_limits() => limits.message_bytes_max,
-                Some(Some(Ok(method))) if header.kind == kind::CALL => {
+                Some(Named::Method(method)) if header.kind == kind::CALL => {
                     table.message_bytes_max(*method, limits.message_bytes_max)
                 }
                 // The driver knows which method the call of an ITEM has.

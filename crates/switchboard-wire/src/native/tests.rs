@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Code, Idempotency, Input, Kind, Limits, Metadata, MethodId, MethodInfo, MethodTable, Outbox, Retry,
-    ServiceInfo, Status,
+    SchemaId, ServiceInfo, Status,
     wire::{ClientEvent, Codec, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -14,6 +14,7 @@ static CALC: ServiceInfo = ServiceInfo {
     methods: &[
         MethodInfo::new("Add", Kind::Unary).idempotency(Idempotency::NoSideEffects),
         MethodInfo::new("Sum", Kind::ClientStream),
+        MethodInfo::new("Split", Kind::Unary).schema(0x5EED),
     ],
     descriptor: &[],
 };
@@ -69,7 +70,7 @@ impl Pair {
 #[test]
 fn unary_call_is_one_frame_each_way() {
     let mut pair = Pair::new(Limits::default());
-    pair.client.method(0, "calc.Calc/Add", &mut pair.to_server);
+    pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
     let mut metadata = Metadata::new();
     metadata.insert("tenant", "a").unwrap();
     let open = Open { timeout: Some(Duration::from_micros(1500)), ..Pair::call(&metadata) };
@@ -116,7 +117,7 @@ fn status_arrives_with_text_details_metadata_and_retry() {
 #[test]
 fn any_split_of_the_input_gives_the_same_events() {
     let mut pair = Pair::new(Limits::default());
-    pair.client.method(1, "calc.Calc/Sum", &mut pair.to_server);
+    pair.client.method(1, "calc.Calc/Sum", None, &mut pair.to_server);
     let metadata = Metadata::new();
     let open = Open { method: 1, more: true, ..Pair::call(&metadata) };
     pair.client.open(1, open, None, &mut pair.to_server).unwrap();
@@ -145,7 +146,7 @@ fn any_split_of_the_input_gives_the_same_events() {
 fn message_over_the_limit_is_refused_before_it_is_read() {
     let limits = Limits { message_bytes_max: 100, ..Limits::default() };
     let mut pair = Pair::new(limits);
-    pair.client.method(0, "calc.Calc/Add", &mut pair.to_server);
+    pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
     let metadata = Metadata::new();
     // This client does not know the limit yet, so it sends.
     let large = Bytes::from(vec![0; 1 << 20]);
@@ -177,7 +178,7 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
 fn wrong_calls_get_a_status_and_the_connection_lives() {
     let mut pair = Pair::new(Limits::default());
     let metadata = Metadata::new();
-    pair.client.method(0, "calc.Calc/Nope", &mut pair.to_server);
+    pair.client.method(0, "calc.Calc/Nope", None, &mut pair.to_server);
     pair.client.open(1, Pair::call(&metadata), None, &mut pair.to_server).unwrap();
     pair.client.open(2, Open { method: 9, ..Pair::call(&metadata) }, None, &mut pair.to_server).unwrap();
     let events = pair.at_server();
@@ -192,7 +193,7 @@ fn wrong_calls_get_a_status_and_the_connection_lives() {
     pair.server.drain("upgrade", &mut pair.to_client);
     assert!(pair.at_client().iter().any(|event| matches!(event, ClientEvent::GoAway { status }
         if status.message() == "upgrade" && status.retry() == Retry::Safe)));
-    pair.client.method(1, "calc.Calc/Add", &mut pair.to_server);
+    pair.client.method(1, "calc.Calc/Add", None, &mut pair.to_server);
     let call = Open { method: 1, ..Pair::call(&metadata) };
     pair.client.open(3, call, None, &mut pair.to_server).unwrap();
     assert!(matches!(&pair.at_server()[..], [ServerEvent::Open { id: 3, .. }]), "it was under way");
@@ -200,6 +201,34 @@ fn wrong_calls_get_a_status_and_the_connection_lives() {
     pair.client.open(4, call, None, &mut pair.to_server).unwrap();
     assert!(matches!(&pair.at_server()[..], [ServerEvent::Refused { id: 4, status }]
         if status.code() == Code::Unavailable));
+}
+
+#[test]
+fn caller_of_another_schema_is_refused_where_bytes_do_not_say_what_they_are() {
+    let mut pair = Pair::new(Limits::default());
+    let metadata = Metadata::new();
+    let mut refused = |name: &str, schema: u64, codec| {
+        pair.client.method(0, name, SchemaId::new(schema), &mut pair.to_server);
+        let first = Bytes::from_static(b"1");
+        pair.client
+            .open(1, Open { codec, ..Pair::call(&metadata) }, Some(&first), &mut pair.to_server)
+            .unwrap();
+        match &pair.at_server()[..] {
+            [ServerEvent::Open { .. }] => None,
+            [ServerEvent::Refused { id: 1, status }] => Some(status.clone()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let status = refused("calc.Calc/Split", 0xBAD, Codec::Postcard).expect("another schema");
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    for part in ["calc.Calc/Split", "0000000000005eed here", "0000000000000bad in the caller"] {
+        assert!(status.message().contains(part), "{status}");
+    }
+    assert!(refused("calc.Calc/Split", 0x5EED, Codec::Postcard).is_none());
+    assert!(refused("calc.Calc/Split", 0, Codec::Postcard).is_none());
+    assert!(refused("calc.Calc/Split", 0xBAD, Codec::Json).is_none());
+    assert!(refused("calc.Calc/Add", 0xBAD, Codec::Postcard).is_none());
+    assert_eq!(refused("calc.Calc/Nope", 0xBAD, Codec::Postcard).unwrap().code(), Code::Unimplemented);
 }
 
 #[test]

@@ -54,6 +54,17 @@ pub(super) struct Stream {
     /// Requests that are still to be sent; none once the direction has ended.
     pub(super) outbound: Option<Arc<Queue>>,
     pub(super) credit: i64,
+    /// It is in the list of streams that may have something to send.
+    pub(super) due: bool,
+}
+
+impl Stream {
+    /// Puts the stream into the list of those that may have something to send; once, however often it gets credit.
+    pub(super) fn note_due(&mut self, id: u32, due: &mut Vec<u32>) {
+        if !std::mem::replace(&mut self.due, true) {
+            due.push(id);
+        }
+    }
 }
 
 /// What came back for a unary call.

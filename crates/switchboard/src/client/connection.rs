@@ -175,7 +175,8 @@ impl Connection {
         let mut inner = self.lock();
         let credit = i64::from(inner.wire.send_window());
         let more = outbound.is_some();
-        let state = || State::Stream(Box::new(Stream { inbound: inbound.clone(), outbound, credit }));
+        let state =
+            || State::Stream(Box::new(Stream { inbound: inbound.clone(), outbound, credit, due: false }));
         let id = inner.open(request, message, more, false, state)?;
         drop(inner);
         // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
@@ -214,7 +215,9 @@ impl Connection {
             }
             Some(State::Unusual(parts)) => *parts,
             _ => {
-                return Poll::Ready(Err(Status::internal("a call of another kind was polled as a unary one")));
+                return Poll::Ready(Err(Status::internal(
+                    "a call of another kind was polled as a unary one",
+                )));
             }
         };
         Poll::Ready(match (parts.end, parts.item) {
@@ -286,7 +289,7 @@ impl Inner {
             Status::resource_exhausted(format!("more than {max} methods on one connection (methods_max)"))
         })?;
         self.methods.push(method);
-        self.wire.method(number, method.path, &mut self.out);
+        self.wire.method(number, method.path, method.schema(), &mut self.out);
         Ok(number)
     }
 
@@ -371,14 +374,14 @@ impl Inner {
             ClientEvent::Credit { id, bytes } => {
                 if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|place| &mut place.state) {
                     stream.credit = stream.credit.saturating_add(i64::from(bytes));
-                    self.due.push(id);
+                    stream.note_due(id, &mut self.due);
                 }
             }
             ClientEvent::WindowGrew { bytes } => {
                 for (id, place) in self.calls.iter_mut() {
                     if let State::Stream(stream) = &mut place.state {
                         stream.credit = stream.credit.saturating_add(i64::from(bytes));
-                        self.due.push(id);
+                        stream.note_due(id, &mut self.due);
                     }
                 }
             }
@@ -404,6 +407,7 @@ impl Inner {
     fn pump(&mut self, id: CallId, waker: &Waker) {
         let Inner { wire, out, calls, due, window, .. } = self;
         let Some(State::Stream(stream)) = calls.get_mut(id).map(|place| &mut place.state) else { return };
+        stream.due = false;
         stream.inbound.watch_consumer(waker);
         if stream.inbound.is_closed() {
             // The reader was dropped: nobody wants the rest.
@@ -417,7 +421,7 @@ impl Inner {
         let mut failed = None;
         while stream.credit > 0 {
             if out.len() >= OUTBOX_HIGH {
-                due.push(id);
+                stream.note_due(id, due);
                 break;
             }
             match outbound.poll_pop(&mut Context::from_waker(waker)) {

@@ -39,7 +39,9 @@ impl Local {
         let called = match method {
             Some(method) => {
                 let cx = Cx::new(self.peer.clone(), info, method, deadline, metadata);
-                Ok(self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
+                method
+                    .check_schema(begin.method.path, begin.codec, begin.method.schema())
+                    .map(|()| self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
             }
             None => Err(Status::unimplemented(format!(
                 "{} is not served here; {} is",

@@ -19,6 +19,19 @@ const ROOM: usize = 64 << 10;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Begin {
+    /// Sends a call whose requests are still to come.
+    async fn streams<Q, R>(
+        self,
+        encode: fn(&Q, Codec) -> Result<Bytes>,
+        decode: fn(Codec, Bytes) -> Result<R>,
+    ) -> Result<(Sender<Q>, Receiver<R>)> {
+        let (codec, bytes_max) = (self.codec, self.reply_bytes_max);
+        let outbound = Arc::new(Queue::new(ROOM));
+        let sender = Sender::new(outbound.clone(), codec, encode, true);
+        let inbound = self.stream(None, Some(outbound)).await?;
+        Ok((sender, Receiver::new(inbound, codec, decode, bytes_max)))
+    }
+
     /// Sends the call with its queues; replies arrive in the one that is returned.
     async fn stream(mut self, message: Option<Bytes>, outbound: Option<Arc<Queue>>) -> Result<Arc<Queue>> {
         if let Some(mistake) = self.mistake.take() {
@@ -94,10 +107,10 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (codec, decode, bytes_max) = (self.begin.codec, self.decode, self.begin.reply_bytes_max);
+        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
             let inbound = self.begin.stream(Some(self.request?), None).await?;
-            Ok(Receiver::new(inbound, codec, decode, bytes_max))
+            Ok(Receiver::new(inbound, codec, self.decode, bytes_max))
         })
     }
 }
@@ -127,12 +140,9 @@ impl<Q: 'static, R: 'static> IntoFuture for ClientStreamCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
-            let outbound = Arc::new(Queue::new(ROOM));
-            let sender = Sender::new(outbound.clone(), codec, self.encode, true);
-            let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok(Upload { sender, receiver: Receiver::new(inbound, codec, self.decode, bytes_max) })
+            let (sender, receiver) = self.begin.streams(self.encode, self.decode).await?;
+            Ok(Upload { sender, receiver })
         })
     }
 }
@@ -196,12 +206,6 @@ impl<Q: 'static, R: 'static> IntoFuture for BidiCall<Q, R> {
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
-        Box::pin(async move {
-            let outbound = Arc::new(Queue::new(ROOM));
-            let sender = Sender::new(outbound.clone(), codec, self.encode, true);
-            let inbound = self.begin.stream(None, Some(outbound)).await?;
-            Ok((sender, Receiver::new(inbound, codec, self.decode, bytes_max)))
-        })
+        Box::pin(self.begin.streams(self.encode, self.decode))
     }
 }

@@ -9,6 +9,7 @@
 
 mod calls;
 mod dispatch;
+mod pause;
 mod server;
 mod wakes;
 

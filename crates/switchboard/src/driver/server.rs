@@ -12,6 +12,7 @@ pub(crate) use streams::guarded_next;
 use super::{
     Dispatch, Wakes,
     calls::{Calls, Stage},
+    pause::Pause,
 };
 use crate::{
     Metadata, Peer, Status,
@@ -63,6 +64,8 @@ pub(crate) struct Connection<W> {
     dispatches: Vec<Option<Box<dyn Dispatch>>>,
     calls: Calls,
     wakes: Arc<Wakes>,
+    /// Between turns that were over the budget.
+    pause: Pause,
     ready: Vec<u32>,
     /// Streams whose replies wait for the outbox to shrink.
     stalled: Vec<u32>,
@@ -125,6 +128,7 @@ impl<W: ServerWire> Connection<W> {
             out: Outbox::new(),
             dispatches: (0..shared.services.len()).map(|_| None).collect(),
             calls: Calls::new(wakes.clone()),
+            pause: Pause::default(),
             wakes,
             ready: Vec::new(),
             stalled: Vec::new(),
@@ -145,6 +149,9 @@ impl<W: ServerWire> Connection<W> {
 
     /// One pass: timers, woken calls, reads with their calls, and the write. `None` while the connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pause.is_on() {
+            return Poll::Pending;
+        }
         self.now = Instant::now();
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
@@ -173,7 +180,7 @@ impl<W: ServerWire> Connection<W> {
                 Read::Some if self.now < end => continue,
                 Read::Some => {
                     // Over the budget: the neighbours first.
-                    cx.waker().wake_by_ref();
+                    self.pause.begin(&self.wakes);
                     break;
                 }
                 Read::Held if flushed && !self.is_full() => continue,

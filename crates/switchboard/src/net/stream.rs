@@ -135,7 +135,7 @@ pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn I
                 // Every address of the host in turn; the whole has one time limit.
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
-                Box::new(stream)
+                Box::new(of_another(stream)?)
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
         })
@@ -144,5 +144,29 @@ pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn I
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
         Err(_) => Err(failed(format!("no answer within {limit:?} (connect_timeout)"))),
+    }
+}
+
+/// Refuses a stream that goes from its own port to its own port. While nobody listens on a port of this machine the
+/// system may choose the very port for the dialling side, and the stream then answers itself, for ever if it is kept,
+/// and keeps the server from getting its port back.
+fn of_another(stream: TcpStream) -> io::Result<TcpStream> {
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens there"));
+    }
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn stream_to_itself_is_refused() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let own = socket.local_addr().unwrap();
+        let stream = socket.connect(own).await.unwrap();
+        assert_eq!(of_another(stream).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

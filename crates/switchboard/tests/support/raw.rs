@@ -12,6 +12,7 @@ pub const PREFACE: &[u8] = b"\xF5SWB\x01\0\0\0";
 
 pub const METHOD: u8 = 1;
 pub const CALL: u8 = 2;
+pub const HEAD: u8 = 3;
 pub const ITEM: u8 = 4;
 pub const REPLY: u8 = 5;
 pub const END: u8 = 6;
