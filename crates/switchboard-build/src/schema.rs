@@ -24,9 +24,16 @@ pub(crate) struct Schema {
     pub(crate) read_from: Vec<PathBuf>,
 }
 
-/// The options of this crate, importable without a copy.
+/// The options of this crate.
 const OPTIONS_FILE: &str = "switchboard/options.proto";
-const OPTIONS: &str = include_str!("../proto/switchboard/options.proto");
+
+/// Files that are importable without a copy.
+const KNOWN: [(&str, &str); 4] = [
+    ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
+    ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
+    ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
+    (OPTIONS_FILE, include_str!("../proto/switchboard/options.proto")),
+];
 
 /// Files whose messages `buffa-types` cannot write as JSON, which every message here must be able to.
 const WITHOUT_JSON: [&str; 5] = [
@@ -64,7 +71,7 @@ impl Schema {
         for directory in &includes {
             resolver.add(IncludeFileResolver::new(directory.clone()));
         }
-        resolver.add(OptionsResolver);
+        resolver.add(KnownResolver);
         resolver.add(GoogleFileResolver::new());
         let mut compiler = protox::Compiler::with_file_resolver(resolver);
         compiler.include_imports(true).include_source_info(true);
@@ -211,15 +218,14 @@ impl Schema {
     }
 }
 
-/// Resolves `switchboard/options.proto`.
-struct OptionsResolver;
+/// Resolves the files that come with this crate.
+struct KnownResolver;
 
-impl FileResolver for OptionsResolver {
+impl FileResolver for KnownResolver {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        if name == OPTIONS_FILE {
-            File::from_source(name, OPTIONS)
-        } else {
-            Err(protox::Error::file_not_found(name))
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((_, source)) => File::from_source(name, source),
+            None => Err(protox::Error::file_not_found(name)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Methods: their names, kinds and numbers.
 
+use crate::HttpRule;
 use std::{collections::HashMap, fmt};
 
 /// What a service offers; generated code has one per service, in a static.
@@ -35,12 +36,14 @@ pub struct MethodInfo {
     pub spawn: bool,
     /// What a second try does.
     pub idempotency: Idempotency,
+    /// Its HTTP paths beside `/package.Service/Method`.
+    pub http: &'static [HttpRule],
 }
 
 impl MethodInfo {
     /// A method of this name and kind, nothing special about it.
     pub const fn new(name: &'static str, kind: Kind) -> MethodInfo {
-        MethodInfo { name, kind, oneway: false, spawn: false, idempotency: Idempotency::Unknown }
+        MethodInfo { name, kind, oneway: false, spawn: false, idempotency: Idempotency::Unknown, http: &[] }
     }
 
     /// Marks it one-way.
@@ -61,6 +64,13 @@ impl MethodInfo {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
+        self
+    }
+
+    /// Gives it HTTP paths.
+    #[must_use]
+    pub const fn http(mut self, rules: &'static [HttpRule]) -> MethodInfo {
+        self.http = rules;
         self
     }
 }

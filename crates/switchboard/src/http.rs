@@ -33,9 +33,11 @@ mod convert;
 mod dispatch;
 mod replies;
 mod requests;
+mod rest;
 mod standard;
 mod ticket;
 mod trailers;
 
 pub(crate) use connection::serve;
+pub(crate) use rest::Rest;
 pub(crate) use standard::Standard;

@@ -148,6 +148,8 @@ impl Server {
                 .limit_messages(method, *bytes)
                 .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
+        #[cfg(feature = "http")]
+        let rest = crate::http::Rest::new(&table).map_err(Error::config)?;
         let table = Arc::new(table);
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
@@ -161,6 +163,8 @@ impl Server {
             drain_http: watch::Sender::new(false),
             #[cfg(feature = "http")]
             http: std::sync::OnceLock::new(),
+            #[cfg(feature = "http")]
+            rest,
         });
         let mut bound = Vec::new();
         for (text, own) in self.listeners {
@@ -290,6 +294,8 @@ pub(crate) struct Shared {
     /// What HTTP connections share; made by the first.
     #[cfg(feature = "http")]
     pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
+    #[cfg(feature = "http")]
+    pub(crate) rest: crate::http::Rest,
 }
 
 /// An open connection.

@@ -88,7 +88,7 @@ async fn odd_requests_get_their_http_status() {
         (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&connect=v1"), 200, "hello you"),
         (get("/test.v1.Echo/Write?encoding=json&message=%22you%22"), 405, ""),
         (post("/test.v1.Echo/Note", "application/json", b"\"x\""), 200, "{}"),
-        (get("/nothing/here"), 404, "unimplemented"),
+        (get("/nothing/here"), 404, "nothing is at GET /nothing/here"),
         (get(&format!("/{}", "x".repeat(20_000))), 431, ""),
         (delete, 405, ""),
         (post("/test.v1.Echo/Say", "text/plain", b"x"), 415, ""),

@@ -1,0 +1,281 @@
+//! HTTP/JSON for callers that know neither gRPC nor Connect: curl, browsers, whatever speaks HTTP.
+//!
+//! Every method is there as a POST of JSON to `/package.Service/Method`, and at the paths that its `google.api.http`
+//! rules give it ([`routes`]). The message is put together as JSON from path, query and body ([`message`]) and goes
+//! the way that Connect's JSON goes, through [`Dispatch`]: same limits, counters, handlers. What belongs to gRPC,
+//! gRPC-Web and Connect is handed back untouched, and so is a plain POST to a unary method, which Connect answers.
+//!
+//! Streams of replies are lines of JSON, `{"result":…}` and at most one `{"error":…}`, or server-sent events for
+//! those who accept them; streams of requests are lines of JSON ([`lines`]). Errors are
+//! `{"code":5,"message":"…","details":[…]}` with the HTTP status that belongs to the code.
+//!
+//! # Limits
+//!
+//! Paths and queries of 8 KiB each, 256 parameters, JSON 100 levels deep; `message_bytes_max` for bodies and lines;
+//! deadlines by `Grpc-Timeout` or `Connect-Timeout-Ms`.
+
+mod fields;
+mod head;
+mod json;
+mod lines;
+mod message;
+mod percent;
+mod reply;
+mod routes;
+
+use super::{body::Reply, connection::Answer, dispatch::Dispatch, trailers::Trailers};
+use crate::{Kind, Status, server::Shared};
+use ::http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{CONTENT_TYPE, TE},
+    request,
+};
+use bytes::Bytes;
+use connectrpc::{CodecFormat, Dispatcher, Payload, RequestContext};
+use head::{acceptable, content_type, is_of_other_dialect, metadata_headers, timeout};
+use http_body::Body as _;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use reply::{Failure, Lines, Style};
+use routes::{Found, Routes};
+use std::{sync::Arc, time::Instant};
+use switchboard_wire::{MethodId, MethodTable};
+
+/// Largest path and largest query, in bytes.
+const PATH_BYTES_MAX: usize = 8 << 10;
+
+/// What all connections of a server share.
+#[derive(Default)]
+pub(crate) struct Rest {
+    routes: Routes,
+    /// There if any method has a path of its own.
+    schema: Option<fields::Schema>,
+}
+
+impl Rest {
+    /// The paths of all methods.
+    ///
+    /// # Errors
+    /// A rule that does not fit its method, and two rules for one path.
+    pub(crate) fn new(table: &MethodTable) -> Result<Rest, String> {
+        let has_paths = (0..table.len() as u16).any(|id| !table.info(MethodId(id)).http.is_empty());
+        if !has_paths {
+            return Ok(Rest::default());
+        }
+        let schema = fields::Schema::of(table.services())?;
+        Ok(Rest { routes: Routes::of(table, &schema)?, schema: Some(schema) })
+    }
+}
+
+/// Answers the requests of one connection.
+pub(super) struct Caller {
+    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
+    message_bytes_max: u32,
+}
+
+/// A request whose method is known.
+struct Going {
+    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
+    method: MethodId,
+    /// Index of the route; none for `/package.Service/Method`.
+    route: Option<usize>,
+    variables: Vec<String>,
+    message_bytes_max: usize,
+    head: request::Parts,
+    body: Incoming,
+}
+
+impl Caller {
+    pub(super) fn new(shared: Arc<Shared>, dispatch: Arc<Dispatch>, message_bytes_max: u32) -> Caller {
+        Caller { shared, dispatch, message_bytes_max }
+    }
+
+    /// Answers what is for this dialect and gives the rest back.
+    #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
+    pub(super) fn call(&self, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
+        if is_of_other_dialect(&request) {
+            return Err(request);
+        }
+        let (uri, verb) = (request.uri().clone(), request.method().clone());
+        if uri.path().len() > PATH_BYTES_MAX || uri.query().unwrap_or_default().len() > PATH_BYTES_MAX {
+            let text = format!("the path or the query is over the limit of {PATH_BYTES_MAX} bytes");
+            let failure = Failure::new(&Status::invalid_argument(text)).with_http(StatusCode::URI_TOO_LONG);
+            return Ok(ready(failure.response(Style::Rest)));
+        }
+        match self.shared.rest.routes.find(&verb, uri.path()) {
+            Found::Route(route, segments) => {
+                let variables = match route.texts(&segments) {
+                    Ok(variables) => variables,
+                    Err(status) => return Ok(ready(Failure::new(&status).response(Style::Rest))),
+                };
+                let index = self.shared.rest.routes.index(route);
+                Ok(self.going(request, route.method, Some(index), variables))
+            }
+            Found::Verbs(verbs) => {
+                let verbs = verbs.join(", ");
+                let text = format!("{verb} {}: this path has {verbs}", uri.path());
+                let failure =
+                    Failure::new(&Status::unimplemented(text)).with_http(StatusCode::METHOD_NOT_ALLOWED);
+                Ok(ready(failure.with_allow(&verbs).response(Style::Rest)))
+            }
+            Found::Nothing => self.plain(request),
+        }
+    }
+
+    /// What has no rule: the path that every method has, or one that nothing has.
+    #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
+    fn plain(&self, mut request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
+        let path = request.uri().path();
+        let name = path.strip_prefix('/').unwrap_or(path);
+        let kind = content_type(request.headers());
+        let is_json = kind == "application/json";
+        let Some(method) = self.shared.table.find(name) else {
+            // Standard services, and callers by name, who get the answer of Connect.
+            let by_name = request.method() == Method::POST && name.split('/').count() == 2;
+            if self.dispatch.lookup(name).is_some() || (by_name && kind.starts_with("application/")) {
+                return Err(request);
+            }
+            return Ok(ready(self.nothing(request.method(), request.uri())));
+        };
+        if request.method() != Method::POST {
+            return Err(request);
+        }
+        if kind == "application/x-protobuf" || kind == "application/protobuf" {
+            let kind = HeaderValue::from_static("application/proto");
+            request.headers_mut().insert(CONTENT_TYPE, kind);
+            return Err(request);
+        }
+        let is_unary = self.shared.table.info(method).kind == Kind::Unary;
+        match kind {
+            "application/proto" => Err(request),
+            _ if is_json && is_unary && !request.body().is_end_stream() => Err(request),
+            // Whoever sends something else is told what is taken.
+            _ => Ok(self.going(request, method, None, Vec::new())),
+        }
+    }
+
+    fn going(
+        &self,
+        request: Request<Incoming>,
+        method: MethodId,
+        route: Option<usize>,
+        variables: Vec<String>,
+    ) -> Answer {
+        let (head, body) = request.into_parts();
+        let limit = self.shared.table.message_bytes_max(method, self.message_bytes_max);
+        let going = Going {
+            shared: self.shared.clone(),
+            dispatch: self.dispatch.clone(),
+            method,
+            route,
+            variables,
+            message_bytes_max: limit as usize,
+            head,
+            body,
+        };
+        Box::pin(async move { Ok(going.answer().await) })
+    }
+
+    /// Nothing has this path: says what has one.
+    fn nothing(&self, verb: &Method, uri: &Uri) -> Response<Reply> {
+        /// Enough to see the mistake in a path.
+        const LISTED: usize = 20;
+        let routes = self.shared.rest.routes.routes.iter();
+        let mut paths: Vec<String> =
+            routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path)).collect();
+        paths.extend(self.shared.table.services().iter().flat_map(|service| {
+            service.methods.iter().map(|method| format!("POST /{}/{}", service.name, method.name))
+        }));
+        let more = if paths.len() > LISTED { ", …" } else { "" };
+        paths.truncate(LISTED);
+        let text = format!("nothing is at {verb} {}; there is {}{more}", uri.path(), paths.join(", "));
+        Failure::new(&Status::not_found(text)).response(Style::Rest)
+    }
+}
+
+impl Going {
+    async fn answer(self) -> Response<Reply> {
+        let kind = self.shared.table.info(self.method).kind;
+        let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
+        let answered = match timeout(&self.head.headers) {
+            Err(failure) => Err(failure),
+            Ok(None) => self.run(None, style).await,
+            Ok(Some(timeout)) => {
+                let deadline = Instant::now() + timeout;
+                match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
+                    Ok(answered) => answered,
+                    Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
+                }
+            }
+        };
+        answered.unwrap_or_else(|failure| failure.response(style))
+    }
+
+    async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
+        let Going { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
+        let Rest { routes, schema } = &shared.rest;
+        let route = route.map(|index| &routes.routes[index]);
+        let table = &shared.table;
+        let (name, kind) = (table.full_name(method), table.info(method).kind);
+        let takes_body = route.is_none_or(|route| !matches!(route.body, routes::Body::None));
+        if takes_body && !body.is_end_stream() {
+            let any = route.is_some_and(|route| route.is_raw);
+            acceptable(&head.headers, any)?;
+        }
+        let with_trailers = head.headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers"));
+        let trailers = Arc::<Trailers>::default();
+        let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
+        context.extensions_mut().insert(trailers.clone());
+        let (json, answer) = (CodecFormat::Json, route.map(|route| route.reply.clone()).unwrap_or_default());
+        match kind {
+            Kind::Unary | Kind::ServerStream => {
+                let body = if takes_body { collect(body, message_bytes_max).await? } else { Bytes::new() };
+                let parts = message::Parts {
+                    variables,
+                    query: head.uri.query(),
+                    content_type: content_type(&head.headers),
+                    body,
+                };
+                let message = match (route, schema) {
+                    (Some(route), Some(schema)) => message::assemble(schema, route, parts),
+                    _ => message::plain(parts.body),
+                };
+                let message = message.map_err(|status| Failure::new(&status))?;
+                if kind == Kind::Unary {
+                    let payload = Payload::new(message, json);
+                    let reply = dispatch.call_unary(&name, context, payload, json).await?;
+                    return reply::one(reply, &answer, style, with_trailers);
+                }
+                let reply = dispatch.call_server_streaming(&name, context, message, json).await?;
+                Ok(Lines::response(reply, answer, &head.headers, deadline, trailers, with_trailers))
+            }
+            Kind::ClientStream => {
+                let requests = lines::requests(body, message_bytes_max);
+                let reply = dispatch.call_client_streaming(&name, context, requests, json).await?;
+                reply::one(reply, &answer, style, with_trailers)
+            }
+            Kind::Bidi => {
+                let requests = lines::requests(body, message_bytes_max);
+                let reply = dispatch.call_bidi_streaming(&name, context, requests, json).await?;
+                Ok(Lines::response(reply, answer, &head.headers, deadline, trailers, with_trailers))
+            }
+        }
+    }
+}
+
+fn ready(response: Response<Reply>) -> Answer {
+    Box::pin(std::future::ready(Ok(response)))
+}
+
+async fn collect(body: Incoming, max: usize) -> Result<Bytes, Failure> {
+    match Limited::new(body, max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let text = format!("the body is over the limit of {max} bytes (message_bytes_max)");
+            Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Err(error) => Err(Failure::new(&Status::canceled(format!("the body ended early: {error}")))),
+    }
+}

@@ -1,0 +1,344 @@
+//! Answers: one message, lines of messages, errors.
+
+use super::{
+    super::{body::Reply, convert, trailers::Trailers},
+    fields::BASE64,
+    routes::Answer,
+};
+use crate::{Metadata, Status};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, TRAILER},
+};
+use base64::Engine as _;
+use bytes::{BufMut, Bytes, BytesMut};
+use connectrpc::{ConnectError, ConnectRpcBody, EncodedResponse, EncodedStream};
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const NDJSON: &str = "application/x-ndjson";
+
+/// How errors and metadata are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Style {
+    /// As Connect writes them: code by name, metadata under its own name.
+    Connect,
+    /// As grpc-gateway does: code by number, metadata with a prefix.
+    Rest,
+}
+
+/// Why there is no answer.
+pub(super) struct Failure {
+    error: Box<ConnectError>,
+    http: Option<StatusCode>,
+    allow: Option<HeaderValue>,
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Failure {
+        Failure { error: Box::new(error), http: None, allow: None }
+    }
+}
+
+impl Failure {
+    pub(super) fn new(status: &Status) -> Failure {
+        convert::error(status, &Metadata::new(), &Metadata::new()).into()
+    }
+
+    /// Another HTTP status than that of the code.
+    pub(super) fn with_http(mut self, status: StatusCode) -> Failure {
+        self.http = Some(status);
+        self
+    }
+
+    /// The verbs that would have been right.
+    pub(super) fn with_allow(mut self, verbs: &str) -> Failure {
+        self.allow = HeaderValue::try_from(verbs).ok();
+        self
+    }
+
+    pub(super) fn response(self, style: Style) -> Response<Reply> {
+        let Failure { error, http, allow } = self;
+        let (status, body) = match style {
+            Style::Connect => (error.http_status(), error.to_json()),
+            Style::Rest => (http_status(error.code.grpc_code()), error_json(&error).to_string().into()),
+        };
+        let mut response = whole(body, JSON);
+        *response.status_mut() = http.unwrap_or(status);
+        add_metadata(response.headers_mut(), error.response_headers(), style);
+        add_trailers(response.headers_mut(), error.trailers(), style);
+        if let Some(allow) = allow {
+            response.headers_mut().insert(ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// A reply of one message.
+///
+/// # Errors
+/// When it is not what the route says that it is.
+pub(super) fn one(
+    reply: EncodedResponse,
+    answer: &Answer,
+    style: Style,
+    with_trailers: bool,
+) -> Result<Response<Reply>, Failure> {
+    let mut kind = HeaderValue::from_static(JSON);
+    let mut body = selected(reply.body.into_contiguous(), answer)?;
+    if answer.is_raw {
+        let raw: Value = serde_json::from_slice(&body).map_err(|error| no_reply(&error.to_string()))?;
+        let data = raw["data"].as_str().unwrap_or_default();
+        body = BASE64.decode(data).map_err(|error| no_reply(&error.to_string()))?.into();
+        let named = raw["contentType"].as_str().unwrap_or("application/octet-stream");
+        kind = HeaderValue::try_from(named).map_err(|error| no_reply(&error.to_string()))?;
+    }
+    let mut response = match (style, with_trailers && !reply.trailers.is_empty()) {
+        (Style::Rest, true) => {
+            let trailers = Some(prefixed(&reply.trailers, "grpc-trailer-"));
+            let mut response = Response::new(Reply::own(Tail { data: Some(body), trailers }));
+            announce(response.headers_mut(), &reply.trailers);
+            response
+        }
+        _ => whole(body, JSON),
+    };
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    add_metadata(response.headers_mut(), &reply.headers, style);
+    if style == Style::Connect {
+        add_trailers(response.headers_mut(), &reply.trailers, style);
+    }
+    Ok(response)
+}
+
+/// A response whose body is known.
+pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
+    let mut response = Response::new(Reply::new(ConnectRpcBody::Full(Full::new(body)), None));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// The part of a message that is answered with.
+fn selected(message: Bytes, answer: &Answer) -> Result<Bytes, Failure> {
+    let Some((field, default)) = &answer.field else { return Ok(message) };
+    let message: Value = serde_json::from_slice(&message).map_err(|error| no_reply(&error.to_string()))?;
+    Ok(message.get(field).map_or_else(|| (*default).into(), |value| value.to_string().into()))
+}
+
+fn no_reply(why: &str) -> Failure {
+    Failure::new(&Status::internal(format!("the reply is not what its HTTP rule says: {why}")))
+}
+
+/// A body of one piece with trailers behind it.
+struct Tail {
+    data: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Body for Tail {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let data = this.data.take().map(Frame::data);
+        Poll::Ready(data.or_else(|| this.trailers.take().map(Frame::trailers)).map(Ok))
+    }
+}
+
+/// The body of a streamed reply: a line or an event for each message.
+pub(super) struct Lines {
+    stream: Option<EncodedStream>,
+    answer: Answer,
+    is_events: bool,
+    late: Option<Pin<Box<tokio::time::Sleep>>>,
+    trailers: Option<Arc<Trailers>>,
+}
+
+impl Lines {
+    pub(super) fn response(
+        reply: connectrpc::Response<EncodedStream>,
+        answer: Answer,
+        asked: &HeaderMap,
+        deadline: Option<Instant>,
+        trailers: Arc<Trailers>,
+        with_trailers: bool,
+    ) -> Response<Reply> {
+        let accepts = |kind: &str| {
+            asked.get_all(ACCEPT).iter().any(|value| {
+                value.to_str().unwrap_or_default().split([',', ';']).any(|part| part.trim() == kind)
+            })
+        };
+        let is_events = accepts(EVENTS);
+        let lines = Lines {
+            stream: Some(reply.body),
+            answer,
+            is_events,
+            late: deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into()))),
+            trailers: with_trailers.then_some(trailers),
+        };
+        let mut response = Response::new(Reply::own(lines));
+        let headers = response.headers_mut();
+        let kind = if is_events {
+            // Neither caches nor proxies may hold events back.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            EVENTS
+        } else if accepts(NDJSON) {
+            NDJSON
+        } else {
+            JSON
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        add_metadata(headers, &reply.headers, Style::Rest);
+        response
+    }
+
+    fn message(&self, message: Bytes) -> Bytes {
+        let message = selected(message, &self.answer).unwrap_or_else(|_| Bytes::from_static(b"null"));
+        let (before, after) = if self.is_events { ("data: ", "\n\n") } else { ("{\"result\":", "}\n") };
+        framed(before, &message, after)
+    }
+
+    fn error(&self, error: &ConnectError) -> Bytes {
+        let error = error_json(error).to_string();
+        let (before, after) =
+            if self.is_events { ("event: error\ndata: ", "\n\n") } else { ("{\"error\":", "}\n") };
+        framed(before, error.as_bytes(), after)
+    }
+}
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let Some(stream) = &mut this.stream else {
+            let late = this.trailers.take().and_then(|trailers| trailers.take());
+            let trailers = late.map(|late| prefixed(late.trailers(), "grpc-trailer-"));
+            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+        };
+        let late = this.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
+        let item = if late {
+            Some(Err(ConnectError::deadline_exceeded("the deadline has passed")))
+        } else {
+            ready!(stream.as_mut().poll_next(cx))
+        };
+        let data = match item {
+            Some(Ok(message)) => this.message(message.into_contiguous()),
+            Some(Err(error)) => {
+                this.stream = None;
+                this.error(&error)
+            }
+            None => {
+                this.stream = None;
+                if !this.is_events {
+                    return Pin::new(this).poll_frame(cx);
+                }
+                // Browsers reconnect when events end without a word.
+                Bytes::from_static(b"event: end\ndata: {}\n\n")
+            }
+        };
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+}
+
+fn framed(before: &str, content: &[u8], after: &str) -> Bytes {
+    let mut frame = BytesMut::with_capacity(before.len() + content.len() + after.len());
+    frame.put_slice(before.as_bytes());
+    frame.put_slice(content);
+    frame.put_slice(after.as_bytes());
+    frame.freeze()
+}
+
+/// The error as a `google.rpc.Status`; details keep their bytes, since their types are not known here.
+fn error_json(error: &ConnectError) -> Value {
+    let details = error.details.iter().map(|detail| {
+        let name = detail.type_url.trim_start_matches("type.googleapis.com/");
+        json!({"@type": format!("type.googleapis.com/{name}"), "value": detail.value})
+    });
+    json!({
+        "code": error.code.grpc_code(),
+        "message": error.message.as_deref().unwrap_or_default(),
+        "details": details.collect::<Vec<_>>(),
+    })
+}
+
+/// The HTTP status of a gRPC code, as grpc-gateway has it.
+fn http_status(code: u32) -> StatusCode {
+    let status = match code {
+        0 => 200,
+        1 => 499,
+        3 | 9 | 11 => 400,
+        4 => 504,
+        5 => 404,
+        6 | 10 => 409,
+        7 => 403,
+        8 => 429,
+        12 => 501,
+        14 => 503,
+        16 => 401,
+        _ => 500,
+    };
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn add_metadata(headers: &mut HeaderMap, metadata: &HeaderMap, style: Style) {
+    let prefix = if style == Style::Connect { "" } else { "grpc-metadata-" };
+    headers.extend(prefixed(metadata, prefix));
+}
+
+/// Trailers among the headers, for errors and for Connect.
+fn add_trailers(headers: &mut HeaderMap, trailers: &HeaderMap, style: Style) {
+    let prefix = if style == Style::Connect { "trailer-" } else { "grpc-trailer-" };
+    headers.extend(prefixed(trailers, prefix));
+}
+
+fn prefixed(metadata: &HeaderMap, prefix: &str) -> HeaderMap {
+    let mut named = HeaderMap::with_capacity(metadata.len());
+    for (name, value) in metadata {
+        if let Ok(name) = HeaderName::try_from(format!("{prefix}{name}")) {
+            named.append(name, value.clone());
+        }
+    }
+    named
+}
+
+/// HTTP/1.1 sends only trailers that the head has announced.
+fn announce(headers: &mut HeaderMap, trailers: &HeaderMap) {
+    for name in trailers.keys() {
+        if let Ok(name) = HeaderValue::try_from(format!("grpc-trailer-{name}")) {
+            headers.append(TRAILER, name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn every_code_has_its_http_status() {
+        let expected = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
+        for (code, status) in expected.into_iter().enumerate() {
+            assert_eq!(http_status(code as u32), status, "{}", Code::from_number(code as u16));
+        }
+    }
+}
