@@ -70,7 +70,10 @@
 //!
 //! service Library {
 //!   rpc GetBook(GetBookRequest) returns (Book) {
-//!     option (google.api.http) = { get: "/v1/{name=shelves/*/books/*}" additional_bindings { get: "/v1/books/{id}" } };
+//!     option (google.api.http) = {
+//!       get: "/v1/{name=shelves/*/books/*}"
+//!       additional_bindings { get: "/v1/books/{id}" }
+//!     };
 //!   }
 //!   rpc AddBook(AddBookRequest) returns (Book) {
 //!     option (google.api.http) = { post: "/v1/{parent=shelves/*}/books" body: "book" };

@@ -4,7 +4,8 @@
 //! random source, so the same code runs in a server, in a test, in a fuzzer and in a simulator. The crate that
 //! drives wires is `switchboard`; most users want that one.
 //!
-//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`] (their paths),
+//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
+//! (paths of methods),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks).
 

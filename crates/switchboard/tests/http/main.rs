@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod dialects;
+mod library;
 mod raw;
+mod rest;
 mod service;
 mod standard;
