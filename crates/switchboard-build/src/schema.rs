@@ -5,7 +5,9 @@ use crate::{
     names::{Named as _, package_of},
 };
 use buffa::Message as _;
-use buffa_codegen::generated::descriptor::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use buffa_codegen::generated::descriptor::{
+    DescriptorProto, FileDescriptorProto, FileDescriptorSet, SourceCodeInfo,
+};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -197,7 +199,8 @@ impl Schema {
         selected.filter(move |file| package_of(file) == package)
     }
 
-    /// The encoded descriptors of the files of a package with all that they import, without source text positions.
+    /// The encoded descriptors of the files of a package with all that they import. Of the source text only the comments
+    /// in generated files are kept, with their positions: descriptions of services are made of them.
     pub(crate) fn descriptors_of(&self, package: &str) -> Vec<u8> {
         let mut wanted = BTreeSet::new();
         let mut open: Vec<_> = self.files_of(package).map(|file| file.name().to_owned()).collect();
@@ -211,11 +214,21 @@ impl Schema {
         let mut set = FileDescriptorSet::default();
         for file in self.files.iter().filter(|file| wanted.contains(file.name())) {
             let mut file = file.clone();
-            file.source_code_info = Default::default();
+            let info =
+                file.source_code_info.take().filter(|_| self.selected.iter().any(|name| name == file.name()));
+            file.source_code_info = info.map(with_comments).into();
             set.file.push(file);
         }
         set.encode_to_vec()
     }
+}
+
+/// The positions that have a comment.
+fn with_comments(mut info: SourceCodeInfo) -> SourceCodeInfo {
+    info.location
+        .retain(|location| location.leading_comments.is_some() || location.trailing_comments.is_some());
+    info.location.iter_mut().for_each(|location| location.leading_detached_comments.clear());
+    info
 }
 
 /// Resolves the files that come with this crate.

@@ -30,6 +30,7 @@
 mod body;
 mod connection;
 mod convert;
+mod cors;
 mod dispatch;
 mod replies;
 mod requests;
@@ -39,5 +40,6 @@ mod ticket;
 mod trailers;
 
 pub(crate) use connection::serve;
+pub use cors::Cors;
 pub(crate) use rest::Rest;
 pub(crate) use standard::Standard;

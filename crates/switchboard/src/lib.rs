@@ -29,6 +29,8 @@ pub use client::{
     ServerStreamCall, UnaryCall, Upload,
 };
 pub use error::Error;
+#[cfg(feature = "http")]
+pub use http::Cors;
 pub use limits::{Limit, Limits};
 pub use metrics::{MethodStats, ServerStats};
 pub use net::Address;

@@ -36,6 +36,10 @@ pub struct Server {
     limits: Limits,
     method_limits: Vec<(String, u32)>,
     mistakes: Vec<Error>,
+    #[cfg(feature = "http")]
+    cors: Option<crate::Cors>,
+    #[cfg(feature = "http")]
+    openapi: bool,
 }
 
 impl Default for Server {
@@ -53,6 +57,10 @@ impl Server {
             limits: Limits::default(),
             method_limits: Vec::new(),
             mistakes: Vec::new(),
+            #[cfg(feature = "http")]
+            cors: None,
+            #[cfg(feature = "http")]
+            openapi: true,
         }
     }
 
@@ -97,6 +105,23 @@ impl Server {
             self.mistakes.push(error);
         }
         self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
+        self
+    }
+
+    /// Lets pages of other origins call from browsers, in every dialect of HTTP; off unless set.
+    #[cfg(feature = "http")]
+    pub fn cors(mut self, cors: crate::Cors) -> Server {
+        if let Err(what) = cors.check() {
+            self.mistakes.push(Error::config(format!("cors: {what}")));
+        }
+        self.cors = Some(cors);
+        self
+    }
+
+    /// Serves no description of the services at `/openapi.json`.
+    #[cfg(feature = "http")]
+    pub fn without_openapi(mut self) -> Server {
+        self.openapi = false;
         self
     }
 
@@ -149,7 +174,7 @@ impl Server {
                 .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
         #[cfg(feature = "http")]
-        let rest = crate::http::Rest::new(&table).map_err(Error::config)?;
+        let rest = crate::http::Rest::new(&table, self.openapi).map_err(Error::config)?;
         let table = Arc::new(table);
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
@@ -165,6 +190,8 @@ impl Server {
             http: std::sync::OnceLock::new(),
             #[cfg(feature = "http")]
             rest,
+            #[cfg(feature = "http")]
+            cors: self.cors.map(Arc::new),
         });
         let mut bound = Vec::new();
         for (text, own) in self.listeners {
@@ -296,6 +323,8 @@ pub(crate) struct Shared {
     pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
     #[cfg(feature = "http")]
     pub(crate) rest: crate::http::Rest,
+    #[cfg(feature = "http")]
+    pub(crate) cors: Option<Arc<crate::Cors>>,
 }
 
 /// An open connection.

@@ -164,6 +164,15 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
+        match &self.shared.cors {
+            None => self.answer(request),
+            Some(cors) => cors.around(request, |request| self.answer(request)),
+        }
+    }
+}
+
+impl Front {
+    fn answer(&self, request: Request<Incoming>) -> Answer {
         let mut request = match self.rest.call(request) {
             Ok(answer) => return answer,
             Err(request) => request,

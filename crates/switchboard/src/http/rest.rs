@@ -19,6 +19,7 @@ mod head;
 mod json;
 mod lines;
 mod message;
+mod openapi;
 mod percent;
 mod reply;
 mod routes;
@@ -38,11 +39,17 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use reply::{Failure, Lines, Style};
 use routes::{Found, Routes};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Largest path and largest query, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
+
+/// Where the description of the services is.
+const OPENAPI: &str = "/openapi.json";
 
 /// What all connections of a server share.
 #[derive(Default)]
@@ -50,6 +57,8 @@ pub(crate) struct Rest {
     routes: Routes,
     /// There if any method has a path of its own.
     schema: Option<fields::Schema>,
+    /// The description of all services, made when it is first asked for; none if it is not served.
+    openapi: Option<OnceLock<Bytes>>,
 }
 
 impl Rest {
@@ -57,13 +66,17 @@ impl Rest {
     ///
     /// # Errors
     /// A rule that does not fit its method, and two rules for one path.
-    pub(crate) fn new(table: &MethodTable) -> Result<Rest, String> {
+    pub(crate) fn new(table: &MethodTable, openapi: bool) -> Result<Rest, String> {
         let has_paths = (0..table.len() as u16).any(|id| !table.info(MethodId(id)).http.is_empty());
         if !has_paths {
-            return Ok(Rest::default());
+            return Ok(Rest { openapi: openapi.then(OnceLock::new), ..Rest::default() });
         }
         let schema = fields::Schema::of(table.services())?;
-        Ok(Rest { routes: Routes::of(table, &schema)?, schema: Some(schema) })
+        Ok(Rest {
+            routes: Routes::of(table, &schema)?,
+            schema: Some(schema),
+            openapi: openapi.then(OnceLock::new),
+        })
     }
 }
 
@@ -104,6 +117,12 @@ impl Caller {
             let failure = Failure::new(&Status::invalid_argument(text)).with_http(StatusCode::URI_TOO_LONG);
             return Ok(ready(failure.response(Style::Rest)));
         }
+        if uri.path() == OPENAPI
+            && (verb == Method::GET || verb == Method::HEAD)
+            && let Some(document) = self.openapi()
+        {
+            return Ok(ready(reply::whole(document, "application/json")));
+        }
         match self.shared.rest.routes.find(&verb, uri.path()) {
             Found::Route(route, segments) => {
                 let variables = match route.texts(&segments) {
@@ -122,6 +141,12 @@ impl Caller {
             }
             Found::Nothing => self.plain(request),
         }
+    }
+
+    /// The description of all services, unless it is turned off.
+    fn openapi(&self) -> Option<Bytes> {
+        let made = self.shared.rest.openapi.as_ref()?;
+        Some(made.get_or_init(|| openapi::document(&self.shared.table, &self.shared.rest).into()).clone())
     }
 
     /// What has no rule: the path that every method has, or one that nothing has.
@@ -215,7 +240,7 @@ impl Going {
 
     async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
         let Going { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
-        let Rest { routes, schema } = &shared.rest;
+        let Rest { routes, schema, .. } = &shared.rest;
         let route = route.map(|index| &routes.routes[index]);
         let table = &shared.table;
         let (name, kind) = (table.full_name(method), table.info(method).kind);

@@ -2,6 +2,7 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod browsers;
 mod dialects;
 mod library;
 mod raw;
