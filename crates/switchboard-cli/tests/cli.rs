@@ -105,6 +105,7 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "Connect JSON, HTTP/1.1",
         "Connect JSON, HTTP/2",
         "Connect GET, HTTP/1.1",
+        "HTTP/JSON, HTTP/1.1",
     ] {
         let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
         assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");

@@ -47,8 +47,8 @@ pub(super) fn document(table: &MethodTable, rest: &Rest) -> String {
     for id in (0..table.len() as u16).map(MethodId) {
         document.plain(table, id);
     }
-    for (index, route) in rest.routes.routes.iter().enumerate() {
-        document.route(table, route, index);
+    for route in &rest.routes.routes {
+        document.route(table, route);
     }
     let paths: Map<String, Value> =
         document.paths.into_values().map(|path| (path.text, path.operations.into())).collect();
@@ -108,7 +108,7 @@ impl Document<'_> {
     }
 
     /// The path of a rule.
-    fn route(&mut self, table: &MethodTable, route: &Route, index: usize) {
+    fn route(&mut self, table: &MethodTable, route: &Route) {
         let (service, info) = (service_of(table, route.method), table.info(route.method));
         let (Some(schema), Some((input, output))) = (self.schema, self.messages(service.name, info.name))
         else {
@@ -145,7 +145,9 @@ impl Document<'_> {
             parameters.push(parameter);
             at += 1;
         }
-        let mut operation = self.operation(service, info, &format!(".{}", index + 1));
+        // Other methods do not change the number.
+        let number = info.http.iter().position(|rule| *rule == route.rule).unwrap_or_default() + 1;
+        let mut operation = self.operation(service, info, &format!(".{number}"));
         match &route.body {
             Body::All if !route.is_raw => {
                 operation["requestBody"] = request_body(info.kind, &self.schemas.of_message(input));
