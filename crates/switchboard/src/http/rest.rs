@@ -123,15 +123,20 @@ impl Caller {
         {
             return Ok(ready(reply::whole(document, "application/json")));
         }
+        // Wildcards of rules do not hide methods.
+        let is_method = self.dispatch.lookup(name(&uri)).is_some();
+        if is_method && verb == Method::POST {
+            return self.plain(request);
+        }
         match self.shared.rest.routes.find(&verb, uri.path()) {
-            Found::Route(route, segments) => {
-                let variables = match route.texts(&segments) {
-                    Ok(variables) => variables,
-                    Err(status) => return Ok(ready(Failure::new(&status).response(Style::Rest))),
-                };
-                let index = self.shared.rest.routes.index(route);
-                Ok(self.going(request, route.method, Some(index), variables))
+            Found::Route(index, segments) => {
+                let route = &self.shared.rest.routes.routes[index];
+                match route.texts(&segments) {
+                    Ok(variables) => Ok(self.going(request, route.method, Some(index), variables)),
+                    Err(status) => Ok(ready(Failure::new(&status).response(Style::Rest))),
+                }
             }
+            Found::Verbs(_) if is_method => Err(request),
             Found::Verbs(verbs) => {
                 let verbs = verbs.join(", ");
                 let text = format!("{verb} {}: this path has {verbs}", uri.path());
@@ -152,8 +157,7 @@ impl Caller {
     /// What has no rule: the path that every method has, or one that nothing has.
     #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
     fn plain(&self, mut request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
-        let path = request.uri().path();
-        let name = path.strip_prefix('/').unwrap_or(path);
+        let name = name(request.uri());
         let kind = content_type(request.headers());
         let is_json = kind == "application/json";
         let Some(method) = self.shared.table.find(name) else {
@@ -173,7 +177,7 @@ impl Caller {
             return Err(request);
         }
         let is_unary = self.shared.table.info(method).kind == Kind::Unary;
-        match kind {
+        match &*kind {
             "application/proto" => Err(request),
             _ if is_json && is_unary && !request.body().is_end_stream() => Err(request),
             // Whoever sends something else is told what is taken.
@@ -260,7 +264,7 @@ impl Going {
                 let parts = message::Parts {
                     variables,
                     query: head.uri.query(),
-                    content_type: content_type(&head.headers),
+                    content_type: head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
                     body,
                 };
                 let message = match (route, schema) {
@@ -288,6 +292,11 @@ impl Going {
             }
         }
     }
+}
+
+/// What the path is as the full name of a method.
+fn name(uri: &Uri) -> &str {
+    uri.path().strip_prefix('/').unwrap_or_default()
 }
 
 fn ready(response: Response<Reply>) -> Answer {

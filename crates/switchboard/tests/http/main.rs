@@ -7,5 +7,6 @@ mod dialects;
 mod library;
 mod raw;
 mod rest;
+mod rules;
 mod service;
 mod standard;

@@ -1,36 +1,36 @@
 //! HTTP/JSON: paths, queries and bodies as messages, and replies as HTTP has them.
 
 use crate::{
-    library::{self, LIBRARY, Library},
+    library,
     raw::{answer, chunk, dial, post},
 };
 use serde_json::{Value, json};
-use switchboard::{HttpRule, Kind, Limit, MethodInfo, Running, Server, Service, ServiceInfo};
+use switchboard::{Limit, Running};
 use tokio::io::AsyncWriteExt;
 
 /// Status line and headers, and the body.
-async fn send(running: &Running, request: &[u8]) -> (String, Vec<u8>) {
+pub(crate) async fn send(running: &Running, request: &[u8]) -> (String, Vec<u8>) {
     let mut stream = dial(running).await;
     stream.write_all(request).await.unwrap();
     answer(&mut stream).await
 }
 
-async fn get(running: &Running, path: &str) -> (String, Vec<u8>) {
+pub(crate) async fn get(running: &Running, path: &str) -> (String, Vec<u8>) {
     send(running, format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await
 }
 
 /// A request with a body of JSON.
-fn with_body(verb: &str, path: &str, body: &str) -> Vec<u8> {
+pub(crate) fn with_body(verb: &str, path: &str, body: &str) -> Vec<u8> {
     let post = String::from_utf8(post(path, "application/json", body.as_bytes())).unwrap();
     post.replacen("POST", verb, 1).into_bytes()
 }
 
-fn as_json(body: &[u8]) -> Value {
+pub(crate) fn as_json(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(body)))
 }
 
 #[track_caller]
-fn has_status(answer: &(String, Vec<u8>), status: u16, asked: &str) {
+pub(crate) fn has_status(answer: &(String, Vec<u8>), status: u16, asked: &str) {
     let (head, body) = answer;
     assert!(
         head.starts_with(&format!("http/1.1 {status} ")),
@@ -333,93 +333,5 @@ async fn a_stream_ends_when_its_caller_goes() {
     drop(stream);
     while running.stats().calls_in_flight > 0 {
         tokio::task::yield_now().await;
-    }
-}
-
-/// A service that differs from the library in its methods.
-struct Other(&'static ServiceInfo);
-
-impl Service for Other {
-    fn info(&self) -> &'static ServiceInfo {
-        self.0
-    }
-
-    async fn call(&self, call: switchboard::Call) -> switchboard::Result<switchboard::Reply> {
-        Library.call(call).await
-    }
-}
-
-#[tokio::test]
-async fn rules_that_do_not_fit_are_refused_at_the_start() {
-    const GET: HttpRule = HttpRule { verb: "GET", path: "/", body: "", response_body: "" };
-    for (path, kind, body, response_body, part) in [
-        (
-            "/v1/{nope}",
-            Kind::Unary,
-            "",
-            "",
-            "library.v1.Library/Get: GET /v1/{nope}: `nope`: library.v1.Kinds has no field",
-        ),
-        ("/v1/{numbers}", Kind::Unary, "", "", "is repeated"),
-        ("/v1/{inner}", Kind::Unary, "", "", "it is a library.v1.Inner"),
-        ("/v1/{", Kind::Unary, "", "", "a brace is not closed"),
-        ("/v1/x", Kind::Unary, "nope", "", "no field `nope`"),
-        ("/v1/x", Kind::Unary, "", "nope", "no field `nope`"),
-        ("/v1/x", Kind::ClientStream, "", "", "a stream of requests needs body"),
-    ] {
-        let rule: &'static [HttpRule] = vec![HttpRule { path, body, response_body, ..GET }].leak();
-        let methods: &'static [MethodInfo] = vec![MethodInfo::new("Get", kind).http(rule)].leak();
-        let info = ServiceInfo { name: "library.v1.Library", methods, descriptor: LIBRARY.descriptor };
-        let server = Server::new().add(Other(Box::leak(Box::new(info)))).listen("tcp://127.0.0.1:0");
-        let error = server.start().await.err().expect("refused").to_string();
-        assert!(error.contains(part), "{path}: {error}");
-    }
-    const TWO: &[MethodInfo] = &[
-        MethodInfo::new("Get", Kind::Unary).http(&[HttpRule { path: "/v1/{text}/x", ..GET }]),
-        MethodInfo::new("Put", Kind::Unary).http(&[HttpRule { path: "/v1/*/x", ..GET }]),
-    ];
-    let info = ServiceInfo { name: "library.v1.Library", methods: TWO, descriptor: LIBRARY.descriptor };
-    let server = Server::new().add(Other(Box::leak(Box::new(info)))).listen("tcp://127.0.0.1:0");
-    let error = server.start().await.err().expect("refused").to_string();
-    assert!(
-        error.contains("GET /v1/*/x is a path of both library.v1.Library/Get and library.v1.Library/Put"),
-        "{error}"
-    );
-    let info = ServiceInfo { name: "library.v1.Library", methods: TWO, descriptor: &[] };
-    let server = Server::new().add(Other(Box::leak(Box::new(info)))).listen("tcp://127.0.0.1:0");
-    let error = server.start().await.err().expect("refused").to_string();
-    assert!(error.contains("paths need a descriptor"), "{error}");
-}
-
-#[switchboard::service]
-trait Calc {
-    async fn add(&self, a: u32, b: u32) -> switchboard::Result<u32>;
-    async fn now(&self) -> switchboard::Result<String>;
-}
-
-struct Adder;
-
-impl Calc for Adder {
-    async fn add(&self, a: u32, b: u32) -> switchboard::Result<u32> {
-        Ok(a + b)
-    }
-
-    async fn now(&self) -> switchboard::Result<String> {
-        Ok("noon".to_owned())
-    }
-}
-
-#[tokio::test]
-async fn services_from_traits_take_json() {
-    let server = Server::new().add(CalcServer::new(Adder)).listen("tcp://127.0.0.1:0");
-    let running = server.start().await.unwrap();
-    for (path, body, reply) in [
-        ("/Calc/Add", "[1,2]", json!(3)),
-        ("/Calc/Now", "[]", json!("noon")),
-        ("/Calc/Now", "", json!("noon")),
-    ] {
-        let answered = send(&running, &with_body("POST", path, body)).await;
-        has_status(&answered, 200, path);
-        assert_eq!(as_json(&answered.1), reply, "{path}");
     }
 }

@@ -7,7 +7,7 @@ use ::http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use hyper::body::Incoming;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// Prefix of headers that are metadata under the rest of their name.
 const METADATA_PREFIX: &str = "grpc-metadata-";
@@ -21,10 +21,14 @@ pub(super) fn is_of_other_dialect(request: &Request<Incoming>) -> bool {
         || request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "connect=v1"))
 }
 
-/// The content type without its parameters.
-pub(super) fn content_type(headers: &HeaderMap) -> &str {
+/// The content type in lower case, without its parameters.
+pub(super) fn content_type(headers: &HeaderMap) -> Cow<'_, str> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim()
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => kind.to_ascii_lowercase().into(),
+        false => kind.into(),
+    }
 }
 
 /// Whether a body can be read that comes with these headers.
@@ -44,7 +48,7 @@ pub(super) fn acceptable(headers: &HeaderMap, any: bool) -> Result<(), Failure> 
     if any || is_json {
         return Ok(());
     }
-    let kind = if kind.is_empty() { "no content-type" } else { kind };
+    let kind = if kind.is_empty() { "no content-type" } else { &*kind };
     unsupported(format!("{kind}: send JSON with content-type application/json"))
 }
 
@@ -130,6 +134,7 @@ mod tests {
             ("application/json", false, true),
             ("application/json;charset=utf-8", false, true),
             ("application/merge-patch+json", false, true),
+            ("Application/JSON", false, true),
             ("text/plain", false, false),
             ("application/x-www-form-urlencoded", false, false),
             ("text/plain", true, true),

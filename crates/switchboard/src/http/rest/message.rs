@@ -16,7 +16,7 @@ pub(super) struct Parts<'a> {
     /// The values of the route's variables.
     pub(super) variables: Vec<String>,
     pub(super) query: Option<&'a str>,
-    pub(super) content_type: &'a str,
+    pub(super) content_type: Option<&'a str>,
     pub(super) body: Bytes,
 }
 
@@ -105,8 +105,8 @@ fn wrong(name: &str, what: &str) -> Status {
 }
 
 /// A `google.api.HttpBody`.
-fn raw(content_type: &str, body: &Bytes) -> Map<String, Value> {
-    let mut object = one("contentType", content_type.into());
+fn raw(content_type: Option<&str>, body: &Bytes) -> Map<String, Value> {
+    let mut object = one("contentType", content_type.unwrap_or_default().into());
     object.insert("data".to_owned(), json!(BASE64.encode(body)));
     object
 }
