@@ -1,5 +1,7 @@
 """HTTP/JSON as curl speaks it, and the services' own description before a validator of OpenAPI."""
 
+import gzip
+import http.client
 import json
 import os
 import subprocess
@@ -62,6 +64,24 @@ class Unary(unittest.TestCase):
     def test_charset(self):
         options = ["--header", f"content-type: {JSON}; charset=utf-8", "--data", '{"name":"Ada"}']
         self.assert_answered(curl("/demo.v1.Greeter/Greet", *options), {"text": "hello Ada"})
+
+    def test_compressed_answer(self):
+        name = "x" * 2000
+        status, _, text = curl(f"/v1/greetings/{name}", "--compressed", "--include")
+        self.assertEqual(status, 200, text)
+        self.assertIn("content-encoding: ", text.lower())
+        self.assertEqual(json.loads(text.splitlines()[-1]), {"text": f"hello {name}"})
+
+    def test_compressed_request(self):
+        connection = http.client.HTTPConnection(server.address, timeout=PATIENCE_SECONDS)
+        self.addCleanup(connection.close)
+        headers = {"content-type": JSON, "content-encoding": "gzip"}
+        # The body goes to a stream's method: unary ones by name are Connect's.
+        for body, status in [(b'{"count":1}', 200), (b" " * 10_000_000, 413)]:
+            connection.request("POST", "/demo.v1.Greeter/Watch", gzip.compress(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            self.assertEqual(answer.status, status, content)
 
     def test_metadata(self):
         status, _, text = curl("/v1/greetings/Ada", "--include", "--header", "grpc-metadata-x-echo: round trip")

@@ -199,8 +199,8 @@ impl Schema {
         selected.filter(move |file| package_of(file) == package)
     }
 
-    /// The encoded descriptors of the files of a package with all that they import. Of the source text only the comments
-    /// in generated files are kept, with their positions: descriptions of services are made of them.
+    /// The encoded descriptors of the files of a package with all that they import. Of the source text only comments
+    /// in generated files are kept, with their positions: the descriptions of services are made of them.
     pub(crate) fn descriptors_of(&self, package: &str) -> Vec<u8> {
         let mut wanted = BTreeSet::new();
         let mut open: Vec<_> = self.files_of(package).map(|file| file.name().to_owned()).collect();

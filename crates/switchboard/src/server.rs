@@ -156,7 +156,8 @@ impl Server {
     /// Cancel safe: when dropped, what was bound is closed again.
     ///
     /// # Errors
-    /// No listener or service, two services of one name, a wrong address, an address that cannot be bound.
+    /// No listener or service, two services of one name, HTTP paths that do not fit their methods or belong to two, a
+    /// wrong address, an address that cannot be bound.
     pub async fn start(mut self) -> Result<Running, Error> {
         if let Some(mistake) = self.mistakes.pop() {
             return Err(mistake);

@@ -22,27 +22,22 @@ mod message;
 mod openapi;
 mod percent;
 mod reply;
+mod routed;
 mod routes;
+mod streamed;
 
-use super::{body::Reply, connection::Answer, dispatch::Dispatch, trailers::Trailers};
+use super::{body::Reply, connection::Answer, dispatch::Dispatch};
 use crate::{Kind, Status, server::Shared};
-use ::http::{
-    HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{CONTENT_TYPE, TE},
-    request,
-};
+use ::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use bytes::Bytes;
-use connectrpc::{CodecFormat, Dispatcher, Payload, RequestContext};
-use head::{acceptable, content_type, is_of_other_dialect, metadata_headers, timeout};
+use connectrpc::Dispatcher;
+use head::{content_type, is_of_other_dialect};
 use http_body::Body as _;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use reply::{Failure, Lines, Style};
+use reply::{Failure, Style};
+use routed::Routed;
 use routes::{Found, Routes};
-use std::{
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
+use std::sync::{Arc, OnceLock};
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Largest path and largest query, in bytes.
@@ -87,19 +82,6 @@ pub(super) struct Caller {
     message_bytes_max: u32,
 }
 
-/// A request whose method is known.
-struct Going {
-    shared: Arc<Shared>,
-    dispatch: Arc<Dispatch>,
-    method: MethodId,
-    /// Index of the route; none for `/package.Service/Method`.
-    route: Option<usize>,
-    variables: Vec<String>,
-    message_bytes_max: usize,
-    head: request::Parts,
-    body: Incoming,
-}
-
 impl Caller {
     pub(super) fn new(shared: Arc<Shared>, dispatch: Arc<Dispatch>, message_bytes_max: u32) -> Caller {
         Caller { shared, dispatch, message_bytes_max }
@@ -132,7 +114,7 @@ impl Caller {
             Found::Route(index, segments) => {
                 let route = &self.shared.rest.routes.routes[index];
                 match route.texts(&segments) {
-                    Ok(variables) => Ok(self.going(request, route.method, Some(index), variables)),
+                    Ok(variables) => Ok(self.routed(request, route.method, Some(index), variables)),
                     Err(status) => Ok(ready(Failure::new(&status).response(Style::Rest))),
                 }
             }
@@ -181,11 +163,11 @@ impl Caller {
             "application/proto" => Err(request),
             _ if is_json && is_unary && !request.body().is_end_stream() => Err(request),
             // Whoever sends something else is told what is taken.
-            _ => Ok(self.going(request, method, None, Vec::new())),
+            _ => Ok(self.routed(request, method, None, Vec::new())),
         }
     }
 
-    fn going(
+    fn routed(
         &self,
         request: Request<Incoming>,
         method: MethodId,
@@ -194,7 +176,7 @@ impl Caller {
     ) -> Answer {
         let (head, body) = request.into_parts();
         let limit = self.shared.table.message_bytes_max(method, self.message_bytes_max);
-        let going = Going {
+        let routed = Routed {
             shared: self.shared.clone(),
             dispatch: self.dispatch.clone(),
             method,
@@ -204,7 +186,7 @@ impl Caller {
             head,
             body,
         };
-        Box::pin(async move { Ok(going.answer().await) })
+        Box::pin(async move { Ok(routed.answer().await) })
     }
 
     /// Nothing has this path: says what has one.
@@ -224,76 +206,6 @@ impl Caller {
     }
 }
 
-impl Going {
-    async fn answer(self) -> Response<Reply> {
-        let kind = self.shared.table.info(self.method).kind;
-        let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
-        let answered = match timeout(&self.head.headers) {
-            Err(failure) => Err(failure),
-            Ok(None) => self.run(None, style).await,
-            Ok(Some(timeout)) => {
-                let deadline = Instant::now() + timeout;
-                match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
-                    Ok(answered) => answered,
-                    Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
-                }
-            }
-        };
-        answered.unwrap_or_else(|failure| failure.response(style))
-    }
-
-    async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
-        let Going { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
-        let Rest { routes, schema, .. } = &shared.rest;
-        let route = route.map(|index| &routes.routes[index]);
-        let table = &shared.table;
-        let (name, kind) = (table.full_name(method), table.info(method).kind);
-        let takes_body = route.is_none_or(|route| !matches!(route.body, routes::Body::None));
-        if takes_body && !body.is_end_stream() {
-            let any = route.is_some_and(|route| route.is_raw);
-            acceptable(&head.headers, any)?;
-        }
-        let with_trailers = head.headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers"));
-        let trailers = Arc::<Trailers>::default();
-        let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
-        context.extensions_mut().insert(trailers.clone());
-        let (json, answer) = (CodecFormat::Json, route.map(|route| route.reply.clone()).unwrap_or_default());
-        match kind {
-            Kind::Unary | Kind::ServerStream => {
-                let body = if takes_body { collect(body, message_bytes_max).await? } else { Bytes::new() };
-                let parts = message::Parts {
-                    variables,
-                    query: head.uri.query(),
-                    content_type: head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
-                    body,
-                };
-                let message = match (route, schema) {
-                    (Some(route), Some(schema)) => message::assemble(schema, route, parts),
-                    _ => message::plain(parts.body),
-                };
-                let message = message.map_err(|status| Failure::new(&status))?;
-                if kind == Kind::Unary {
-                    let payload = Payload::new(message, json);
-                    let reply = dispatch.call_unary(&name, context, payload, json).await?;
-                    return reply::one(reply, &answer, style, with_trailers);
-                }
-                let reply = dispatch.call_server_streaming(&name, context, message, json).await?;
-                Ok(Lines::response(reply, answer, &head.headers, deadline, trailers, with_trailers))
-            }
-            Kind::ClientStream => {
-                let requests = lines::requests(body, message_bytes_max);
-                let reply = dispatch.call_client_streaming(&name, context, requests, json).await?;
-                reply::one(reply, &answer, style, with_trailers)
-            }
-            Kind::Bidi => {
-                let requests = lines::requests(body, message_bytes_max);
-                let reply = dispatch.call_bidi_streaming(&name, context, requests, json).await?;
-                Ok(Lines::response(reply, answer, &head.headers, deadline, trailers, with_trailers))
-            }
-        }
-    }
-}
-
 /// What the path is as the full name of a method.
 fn name(uri: &Uri) -> &str {
     uri.path().strip_prefix('/').unwrap_or_default()
@@ -301,15 +213,4 @@ fn name(uri: &Uri) -> &str {
 
 fn ready(response: Response<Reply>) -> Answer {
     Box::pin(std::future::ready(Ok(response)))
-}
-
-async fn collect(body: Incoming, max: usize) -> Result<Bytes, Failure> {
-    match Limited::new(body, max).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let text = format!("the body is over the limit of {max} bytes (message_bytes_max)");
-            Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
-        }
-        Err(error) => Err(Failure::new(&Status::canceled(format!("the body ended early: {error}")))),
-    }
 }

@@ -6,6 +6,7 @@ use ::http::{
     HeaderMap, HeaderName, Request, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
+use connectrpc::CompressionRegistry;
 use hyper::body::Incoming;
 use std::{borrow::Cow, time::Duration};
 
@@ -31,22 +32,30 @@ pub(super) fn content_type(headers: &HeaderMap) -> Cow<'_, str> {
     }
 }
 
-/// Whether a body can be read that comes with these headers.
+/// The compression of a body that comes with these headers, none for one that is as it is.
 ///
 /// Browsers send forms and plain text across origins without asking; so only JSON is taken for JSON.
-pub(super) fn acceptable(headers: &HeaderMap, any: bool) -> Result<(), Failure> {
+///
+/// # Errors
+/// For bodies that cannot be read.
+pub(super) fn coding<'h>(
+    headers: &'h HeaderMap,
+    any: bool,
+    known: &CompressionRegistry,
+) -> Result<Option<&'h str>, Failure> {
     let unsupported = |text: String| {
         Err(Failure::new(&Status::invalid_argument(text)).with_http(StatusCode::UNSUPPORTED_MEDIA_TYPE))
     };
-    let encoding = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
-    if let Some(encoding) = encoding {
-        let encoding = String::from_utf8_lossy(encoding.as_bytes());
-        return unsupported(format!("content-encoding {encoding}: send the body as it is"));
+    let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or("?"));
+    let coding = coding.filter(|coding| *coding != "identity");
+    if let Some(coding) = coding.filter(|coding| !known.supports(coding)) {
+        let known = known.supported_encodings().join(", ");
+        return unsupported(format!("content-encoding {coding}: send the body as it is, or in {known}"));
     }
     let kind = content_type(headers);
     let is_json = kind == "application/json" || kind == "application/x-ndjson" || kind.ends_with("+json");
     if any || is_json {
-        return Ok(());
+        return Ok(coding);
     }
     let kind = if kind.is_empty() { "no content-type" } else { &*kind };
     unsupported(format!("{kind}: send JSON with content-type application/json"))
@@ -130,6 +139,7 @@ mod tests {
 
     #[test]
     fn only_json_is_taken_for_json() {
+        let known = CompressionRegistry::default();
         for (kind, any, ok) in [
             ("application/json", false, true),
             ("application/json;charset=utf-8", false, true),
@@ -139,11 +149,13 @@ mod tests {
             ("application/x-www-form-urlencoded", false, false),
             ("text/plain", true, true),
         ] {
-            assert_eq!(acceptable(&headers(&[("content-type", kind)]), any).is_ok(), ok, "{kind}");
+            assert_eq!(coding(&headers(&[("content-type", kind)]), any, &known).is_ok(), ok, "{kind}");
         }
-        assert!(acceptable(&HeaderMap::new(), false).is_err());
-        let packed = headers(&[("content-type", "application/json"), ("content-encoding", "gzip")]);
-        assert!(acceptable(&packed, false).is_err());
+        assert!(coding(&HeaderMap::new(), false, &known).is_err());
+        for (packing, read) in [("gzip", Some(Some("gzip"))), ("identity", Some(None)), ("br", None)] {
+            let packed = headers(&[("content-type", "application/json"), ("content-encoding", packing)]);
+            assert_eq!(coding(&packed, false, &known).ok(), read, "{packing}");
+        }
     }
 
     #[test]

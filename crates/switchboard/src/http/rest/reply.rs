@@ -1,32 +1,30 @@
-//! Answers: one message, lines of messages, errors.
+//! Answers that are one message, and errors.
 
 use super::{
-    super::{body::Reply, convert, trailers::Trailers},
+    super::{body::Reply, convert},
     fields::BASE64,
     routes::Answer,
 };
 use crate::{Metadata, Status};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, TRAILER},
+    header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, TRAILER, VARY},
 };
 use base64::Engine as _;
-use bytes::{BufMut, Bytes, BytesMut};
-use connectrpc::{ConnectError, ConnectRpcBody, EncodedResponse, EncodedStream};
+use bytes::Bytes;
+use connectrpc::{CompressionRegistry, ConnectError, ConnectRpcBody, EncodedResponse};
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Instant,
+    task::{Context, Poll},
 };
 
 const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
-const NDJSON: &str = "application/x-ndjson";
+/// Smaller bodies are sent as they are, as in the other dialects.
+const PACKED_LEAST: usize = 1 << 10;
 
 /// How errors and metadata are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +33,16 @@ pub(super) enum Style {
     Connect,
     /// As grpc-gateway does: code by number, metadata with a prefix.
     Rest,
+}
+
+/// How a caller wants its answer.
+pub(super) struct Wanted<'a> {
+    pub(super) style: Style,
+    /// Trailers of HTTP after the body.
+    pub(super) trailers: bool,
+    /// In what it can read a body that is worth it.
+    pub(super) coding: Option<&'static str>,
+    pub(super) codings: &'a CompressionRegistry,
 }
 
 /// Why there is no answer.
@@ -91,9 +99,9 @@ impl Failure {
 pub(super) fn one(
     reply: EncodedResponse,
     answer: &Answer,
-    style: Style,
-    with_trailers: bool,
+    wanted: &Wanted<'_>,
 ) -> Result<Response<Reply>, Failure> {
+    let style = wanted.style;
     let mut kind = HeaderValue::from_static(JSON);
     let mut body = selected(reply.body.into_contiguous(), answer)?;
     if answer.is_raw {
@@ -103,7 +111,11 @@ pub(super) fn one(
         let named = raw["contentType"].as_str().unwrap_or("application/octet-stream");
         kind = HeaderValue::try_from(named).map_err(|error| no_reply(&error.to_string()))?;
     }
-    let mut response = match (style, with_trailers && !reply.trailers.is_empty()) {
+    let coding = wanted.coding.filter(|_| body.len() >= PACKED_LEAST);
+    if let Some(coding) = coding {
+        body = wanted.codings.compress(coding, &body)?;
+    }
+    let mut response = match (style, wanted.trailers && !reply.trailers.is_empty()) {
         (Style::Rest, true) => {
             let trailers = Some(prefixed(&reply.trailers, "grpc-trailer-"));
             let mut response = Response::new(Reply::own(Tail { data: Some(body), trailers }));
@@ -113,6 +125,10 @@ pub(super) fn one(
         _ => whole(body, JSON),
     };
     response.headers_mut().insert(CONTENT_TYPE, kind);
+    if let Some(coding) = coding {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+        response.headers_mut().insert(VARY, ACCEPT_ENCODING.into());
+    }
     add_metadata(response.headers_mut(), &reply.headers, style);
     if style == Style::Connect {
         add_trailers(response.headers_mut(), &reply.trailers, style);
@@ -128,7 +144,7 @@ pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
 }
 
 /// The part of a message that is answered with.
-fn selected(message: Bytes, answer: &Answer) -> Result<Bytes, Failure> {
+pub(super) fn selected(message: Bytes, answer: &Answer) -> Result<Bytes, Failure> {
     let Some((field, default)) = &answer.field else { return Ok(message) };
     let message: Value = serde_json::from_slice(&message).map_err(|error| no_reply(&error.to_string()))?;
     Ok(message.get(field).map_or_else(|| (*default).into(), |value| value.to_string().into()))
@@ -158,117 +174,8 @@ impl Body for Tail {
     }
 }
 
-/// The body of a streamed reply: a line or an event for each message.
-pub(super) struct Lines {
-    stream: Option<EncodedStream>,
-    answer: Answer,
-    is_events: bool,
-    late: Option<Pin<Box<tokio::time::Sleep>>>,
-    trailers: Option<Arc<Trailers>>,
-}
-
-impl Lines {
-    pub(super) fn response(
-        reply: connectrpc::Response<EncodedStream>,
-        answer: Answer,
-        asked: &HeaderMap,
-        deadline: Option<Instant>,
-        trailers: Arc<Trailers>,
-        with_trailers: bool,
-    ) -> Response<Reply> {
-        let accepts = |kind: &str| {
-            asked.get_all(ACCEPT).iter().any(|value| {
-                value.to_str().unwrap_or_default().split([',', ';']).any(|part| part.trim() == kind)
-            })
-        };
-        let is_events = accepts(EVENTS);
-        let lines = Lines {
-            stream: Some(reply.body),
-            answer,
-            is_events,
-            late: deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into()))),
-            trailers: with_trailers.then_some(trailers),
-        };
-        let mut response = Response::new(Reply::own(lines));
-        let headers = response.headers_mut();
-        let kind = if is_events {
-            // Neither caches nor proxies may hold events back.
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            EVENTS
-        } else if accepts(NDJSON) {
-            NDJSON
-        } else {
-            JSON
-        };
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        add_metadata(headers, &reply.headers, Style::Rest);
-        response
-    }
-
-    fn message(&self, message: Bytes) -> Bytes {
-        let message = selected(message, &self.answer).unwrap_or_else(|_| Bytes::from_static(b"null"));
-        let (before, after) = if self.is_events { ("data: ", "\n\n") } else { ("{\"result\":", "}\n") };
-        framed(before, &message, after)
-    }
-
-    fn error(&self, error: &ConnectError) -> Bytes {
-        let error = error_json(error).to_string();
-        let (before, after) =
-            if self.is_events { ("event: error\ndata: ", "\n\n") } else { ("{\"error\":", "}\n") };
-        framed(before, error.as_bytes(), after)
-    }
-}
-
-impl Body for Lines {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let Some(stream) = &mut this.stream else {
-            let late = this.trailers.take().and_then(|trailers| trailers.take());
-            let trailers = late.map(|late| prefixed(late.trailers(), "grpc-trailer-"));
-            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
-        };
-        let late = this.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
-        let item = if late {
-            Some(Err(ConnectError::deadline_exceeded("the deadline has passed")))
-        } else {
-            ready!(stream.as_mut().poll_next(cx))
-        };
-        let data = match item {
-            Some(Ok(message)) => this.message(message.into_contiguous()),
-            Some(Err(error)) => {
-                this.stream = None;
-                this.error(&error)
-            }
-            None => {
-                this.stream = None;
-                if !this.is_events {
-                    return Pin::new(this).poll_frame(cx);
-                }
-                // Browsers reconnect when events end without a word.
-                Bytes::from_static(b"event: end\ndata: {}\n\n")
-            }
-        };
-        Poll::Ready(Some(Ok(Frame::data(data))))
-    }
-}
-
-fn framed(before: &str, content: &[u8], after: &str) -> Bytes {
-    let mut frame = BytesMut::with_capacity(before.len() + content.len() + after.len());
-    frame.put_slice(before.as_bytes());
-    frame.put_slice(content);
-    frame.put_slice(after.as_bytes());
-    frame.freeze()
-}
-
 /// The error as a `google.rpc.Status`; details keep their bytes, since their types are not known here.
-fn error_json(error: &ConnectError) -> Value {
+pub(super) fn error_json(error: &ConnectError) -> Value {
     let details = error.details.iter().map(|detail| {
         let name = detail.type_url.trim_start_matches("type.googleapis.com/");
         json!({"@type": format!("type.googleapis.com/{name}"), "value": detail.value})
@@ -299,7 +206,7 @@ fn http_status(code: u32) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn add_metadata(headers: &mut HeaderMap, metadata: &HeaderMap, style: Style) {
+pub(super) fn add_metadata(headers: &mut HeaderMap, metadata: &HeaderMap, style: Style) {
     let prefix = if style == Style::Connect { "" } else { "grpc-metadata-" };
     headers.extend(prefixed(metadata, prefix));
 }
@@ -310,7 +217,7 @@ fn add_trailers(headers: &mut HeaderMap, trailers: &HeaderMap, style: Style) {
     headers.extend(prefixed(trailers, prefix));
 }
 
-fn prefixed(metadata: &HeaderMap, prefix: &str) -> HeaderMap {
+pub(super) fn prefixed(metadata: &HeaderMap, prefix: &str) -> HeaderMap {
     let mut named = HeaderMap::with_capacity(metadata.len());
     for (name, value) in metadata {
         if let Ok(name) = HeaderName::try_from(format!("{prefix}{name}")) {
