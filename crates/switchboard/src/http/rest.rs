@@ -145,6 +145,10 @@ impl Caller {
         let Some(method) = self.shared.table.find(name) else {
             // Standard services, and callers by name, who get the answer of Connect.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
+            if by_name && is_json && self.dispatch.lookup(name).is_none() {
+                let failure = Failure::new(&self.shared.table.unknown(name));
+                return Ok(ready(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect)));
+            }
             if self.dispatch.lookup(name).is_some() || (by_name && kind.starts_with("application/")) {
                 return Err(request);
             }
@@ -159,12 +163,16 @@ impl Caller {
             return Err(request);
         }
         let is_unary = self.shared.table.info(method).kind == Kind::Unary;
-        match &*kind {
-            "application/proto" => Err(request),
-            _ if is_json && is_unary && !request.body().is_end_stream() => Err(request),
-            // Whoever sends something else is told what is taken.
-            _ => Ok(self.routed(request, method, None, Vec::new())),
+        let is_lines = kind == "application/x-ndjson" && !is_unary;
+        // What curl and browsers send when nobody told them otherwise; it is refused with words.
+        let is_form = kind.starts_with("text/")
+            || kind.starts_with("multipart/")
+            || kind == "application/x-www-form-urlencoded";
+        let is_connects = is_json && is_unary && !request.body().is_end_stream();
+        if !is_connects && (is_json || is_lines || is_form || kind.is_empty()) {
+            return Ok(self.routed(request, method, None, Vec::new()));
         }
+        Err(request)
     }
 
     fn routed(

@@ -182,6 +182,7 @@ async fn mistakes_are_named() {
             "text/plain: send JSON with content-type application/json",
         ),
         (post("/library.v1.Library/Get", "text/plain", b"{}"), 415, "text/plain: send JSON"),
+        (post("/library.v1.Library/Nope", "application/json", b"{}"), 404, "library.v1.Library has Get, Put"),
     ] {
         let asked = String::from_utf8_lossy(&request).into_owned();
         let answered = send(&running, &request).await;

@@ -17,19 +17,24 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
+use tokio::time::{Sleep, sleep, sleep_until};
 
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
+/// Proxies commonly close what was silent for 30 or 60 seconds.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// The body of a streamed reply: a line or an event for each message.
 pub(super) struct Lines {
     stream: Option<EncodedStream>,
     answer: Answer,
     is_events: bool,
-    late: Option<Pin<Box<tokio::time::Sleep>>>,
+    late: Option<Pin<Box<Sleep>>>,
+    /// Ends when events have paused for so long that proxies might give up; none for lines.
+    pause: Option<Pin<Box<Sleep>>>,
     trailers: Option<Arc<Trailers>>,
 }
 
@@ -51,7 +56,8 @@ impl Lines {
             stream: Some(reply.body),
             answer,
             is_events,
-            late: deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into()))),
+            late: deadline.map(|deadline| Box::pin(sleep_until(deadline.into()))),
+            pause: is_events.then(|| Box::pin(sleep(PAUSE_MAX))),
             trailers,
         };
         let mut response = Response::new(Reply::own(lines));
@@ -69,6 +75,13 @@ impl Lines {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         add_metadata(headers, &reply.headers, Style::Rest);
         response
+    }
+
+    /// The pause begins anew.
+    fn rest(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause.as_mut().reset(tokio::time::Instant::now() + PAUSE_MAX);
+        }
     }
 
     fn message(&self, message: Bytes) -> Bytes {
@@ -103,8 +116,18 @@ impl Body for Lines {
         let item = if late {
             Some(Err(ConnectError::deadline_exceeded("the deadline has passed")))
         } else {
-            ready!(stream.as_mut().poll_next(cx))
+            match (stream.as_mut().poll_next(cx), &mut this.pause) {
+                (Poll::Ready(item), _) => item,
+                (Poll::Pending, None) => return Poll::Pending,
+                (Poll::Pending, Some(pause)) => {
+                    ready!(pause.as_mut().poll(cx));
+                    this.rest();
+                    // A line that is no field of an event.
+                    return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))));
+                }
+            }
         };
+        this.rest();
         let data = match item {
             Some(Ok(message)) => this.message(message.into_contiguous()),
             Some(Err(error)) => {
@@ -130,4 +153,50 @@ fn framed(before: &str, content: &[u8], after: &str) -> Bytes {
     frame.put_slice(content);
     frame.put_slice(after.as_bytes());
     frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    /// A stream that never has a message.
+    struct Silent;
+
+    impl futures_core::Stream for Silent {
+        type Item = Result<connectrpc::EncodedBody, ConnectError>;
+
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Pending
+        }
+    }
+
+    fn silent(accept: &'static str, deadline: Option<Instant>) -> Response<Reply> {
+        let mut asked = HeaderMap::new();
+        asked.insert(ACCEPT, HeaderValue::from_static(accept));
+        let reply = connectrpc::Response::new(Box::pin(Silent) as EncodedStream);
+        Lines::response(reply, Answer::default(), &asked, deadline, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_events_are_kept_alive() {
+        let began = tokio::time::Instant::now();
+        let mut response = silent("text/html, text/event-stream;q=0.9", None);
+        for beat in 1..=3 {
+            let frame = response.body_mut().frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), ":\n\n");
+            assert_eq!(began.elapsed(), PAUSE_MAX * beat);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_lines_end_at_the_deadline() {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(100);
+        let mut response = silent("*/*", Some(deadline.into_std()));
+        let frame = response.body_mut().frame().await.unwrap().unwrap();
+        let line = frame.into_data().unwrap();
+        assert!(line.starts_with(b"{\"error\":{\"code\":4,"), "{line:?}");
+        assert!(tokio::time::Instant::now() >= deadline);
+        assert!(response.body_mut().frame().await.is_none());
+    }
 }
