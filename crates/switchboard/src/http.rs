@@ -42,5 +42,6 @@ mod trailers;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;
+pub use rest::HttpJson;
 pub(crate) use rest::Rest;
 pub(crate) use standard::Standard;

@@ -30,7 +30,7 @@ pub use client::{
 };
 pub use error::Error;
 #[cfg(feature = "http")]
-pub use http::Cors;
+pub use http::{Cors, HttpJson};
 pub use limits::{Limit, Limits};
 pub use metrics::{MethodStats, ServerStats};
 pub use net::Address;

@@ -39,7 +39,7 @@ pub struct Server {
     #[cfg(feature = "http")]
     cors: Option<crate::Cors>,
     #[cfg(feature = "http")]
-    openapi: bool,
+    http_json: crate::HttpJson,
 }
 
 impl Default for Server {
@@ -60,7 +60,7 @@ impl Server {
             #[cfg(feature = "http")]
             cors: None,
             #[cfg(feature = "http")]
-            openapi: true,
+            http_json: crate::HttpJson::new(),
         }
     }
 
@@ -118,10 +118,10 @@ impl Server {
         self
     }
 
-    /// Serves no description of the services at `/openapi.json`.
+    /// Changes how HTTP/JSON is spoken.
     #[cfg(feature = "http")]
-    pub fn without_openapi(mut self) -> Server {
-        self.openapi = false;
+    pub fn http_json(mut self, options: crate::HttpJson) -> Server {
+        self.http_json = options;
         self
     }
 
@@ -175,7 +175,7 @@ impl Server {
                 .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
         #[cfg(feature = "http")]
-        let rest = crate::http::Rest::new(&table, self.openapi).map_err(Error::config)?;
+        let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let table = Arc::new(table);
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),

@@ -20,10 +20,12 @@ mod json;
 mod lines;
 mod message;
 mod openapi;
+mod options;
 mod percent;
 mod reply;
 mod routed;
 mod routes;
+mod shape;
 mod streamed;
 
 use super::{body::Reply, connection::Answer, dispatch::Dispatch};
@@ -34,6 +36,7 @@ use connectrpc::Dispatcher;
 use head::{content_type, is_of_other_dialect};
 use http_body::Body as _;
 use hyper::body::Incoming;
+pub use options::HttpJson;
 use reply::{Failure, Style};
 use routed::Routed;
 use routes::{Found, Routes};
@@ -47,13 +50,13 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 const OPENAPI: &str = "/openapi.json";
 
 /// What all connections of a server share.
-#[derive(Default)]
 pub(crate) struct Rest {
     routes: Routes,
-    /// There if any method has a path of its own.
+    /// There if any method has a path of its own, or replies are read for other reasons.
     schema: Option<fields::Schema>,
-    /// The description of all services, made when it is first asked for; none if it is not served.
-    openapi: Option<OnceLock<Bytes>>,
+    options: HttpJson,
+    /// The description of all services, made when it is first asked for.
+    openapi: OnceLock<Bytes>,
 }
 
 impl Rest {
@@ -61,17 +64,14 @@ impl Rest {
     ///
     /// # Errors
     /// A rule that does not fit its method, and two rules for one path.
-    pub(crate) fn new(table: &MethodTable, openapi: bool) -> Result<Rest, String> {
+    pub(crate) fn new(table: &MethodTable, options: HttpJson) -> Result<Rest, String> {
         let has_paths = (0..table.len() as u16).any(|id| !table.info(MethodId(id)).http.is_empty());
-        if !has_paths {
-            return Ok(Rest { openapi: openapi.then(OnceLock::new), ..Rest::default() });
-        }
-        let schema = fields::Schema::of(table.services())?;
-        Ok(Rest {
-            routes: Routes::of(table, &schema)?,
-            schema: Some(schema),
-            openapi: openapi.then(OnceLock::new),
-        })
+        let schema = match has_paths || options.print_defaults {
+            true => Some(fields::Schema::of(table.services())?),
+            false => None,
+        };
+        let routes = schema.as_ref().map(|schema| Routes::of(table, schema)).transpose()?.unwrap_or_default();
+        Ok(Rest { routes, schema, options, openapi: OnceLock::new() })
     }
 }
 
@@ -132,8 +132,9 @@ impl Caller {
 
     /// The description of all services, unless it is turned off.
     fn openapi(&self) -> Option<Bytes> {
-        let made = self.shared.rest.openapi.as_ref()?;
-        Some(made.get_or_init(|| openapi::document(&self.shared.table, &self.shared.rest).into()).clone())
+        let Shared { rest, table, .. } = &*self.shared;
+        let made = || rest.openapi.get_or_init(|| openapi::document(table, rest).into()).clone();
+        rest.options.openapi.then(made)
     }
 
     /// What has no rule: the path that every method has, or one that nothing has.
@@ -202,11 +203,11 @@ impl Caller {
         /// Enough to see the mistake in a path.
         const LISTED: usize = 20;
         let routes = self.shared.rest.routes.routes.iter();
-        let mut paths: Vec<String> =
-            routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path)).collect();
-        paths.extend(self.shared.table.services().iter().flat_map(|service| {
+        let rules = routes.map(|route| format!("{} {}", route.rule.verb, route.rule.path));
+        let methods = self.shared.table.services().iter().flat_map(|service| {
             service.methods.iter().map(|method| format!("POST /{}/{}", service.name, method.name))
-        }));
+        });
+        let mut paths: Vec<_> = rules.chain(methods).take(LISTED + 1).collect();
         let more = if paths.len() > LISTED { ", …" } else { "" };
         paths.truncate(LISTED);
         let text = format!("nothing is at {verb} {}; there is {}{more}", uri.path(), paths.join(", "));

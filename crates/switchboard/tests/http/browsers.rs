@@ -5,7 +5,7 @@ use crate::{
     raw::{answer, dial, post},
 };
 use serde_json::{Value, json};
-use switchboard::{Cors, Running, Server};
+use switchboard::{Cors, HttpJson, Running, Server};
 use tokio::io::AsyncWriteExt;
 
 async fn send(running: &Running, request: &[u8]) -> (String, Vec<u8>) {
@@ -152,7 +152,7 @@ async fn services_describe_themselves() {
 
 #[tokio::test]
 async fn the_description_can_be_turned_off() {
-    let running = library::start(Server::without_openapi).await;
+    let running = library::start(|server| server.http_json(HttpJson::new().without_openapi())).await;
     let (head, _) = send(&running, b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert!(head.starts_with("http/1.1 404 "), "{head}");
 }

@@ -5,7 +5,7 @@ use crate::{
     raw::{answer, chunk, dial, post},
 };
 use serde_json::{Value, json};
-use switchboard::{Limit, Running};
+use switchboard::{HttpJson, Limit, Running};
 use tokio::io::AsyncWriteExt;
 
 /// Status line and headers, and the body.
@@ -146,10 +146,12 @@ async fn bodies_become_messages() {
 async fn mistakes_are_named() {
     let running = library::start(|server| server.limit(Limit::MessageBytesMax, 100)).await;
     let deep = format!("{}1{}", "[".repeat(101), "]".repeat(101));
+    let deep_field = format!("/v1/books?inner.{}name=1", "deeper.".repeat(1000));
     for (request, status, part) in [
         (with_body("GET", "/v1/books?nope=1", ""), 400, "`nope`: library.v1.Kinds has no field `nope`"),
         (with_body("GET", "/v1/books?inner.nope=1", ""), 400, "library.v1.Inner has no field `nope`"),
         (with_body("GET", "/v1/books?text.nope=1", ""), 400, "before `nope` has no fields"),
+        (with_body("GET", &deep_field, ""), 400, "fields inside of more than 100 others"),
         (with_body("GET", "/v1/books?labels=1", ""), 400, "is a map"),
         (with_body("GET", "/v1/books?inner=1", ""), 400, "it is a library.v1.Inner"),
         (with_body("GET", "/v1/books?inners=1", ""), 400, "it is a library.v1.Inner"),
@@ -335,4 +337,24 @@ async fn a_stream_ends_when_its_caller_goes() {
     while running.stats().calls_in_flight > 0 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn defaults_are_printed_and_unknown_parameters_ignored_if_asked() {
+    let options = HttpJson::new().print_defaults().ignore_unknown_parameters();
+    let running = library::start(|server| server.http_json(options)).await;
+    let answered = get(&running, "/v1/books?utm=1&labels=2&inner.name=n&numbers=1").await;
+    has_status(&answered, 200, "unknown parameters");
+    assert_eq!(
+        as_json(&answered.1),
+        json!({
+            "flag": false, "data": "", "ratio": 0, "small": 0, "large": "0", "count": 0, "hash": "0",
+            "text": "", "color": "GREY", "numbers": [1], "colors": [], "labels": {}, "inners": [], "bookId": "",
+            "inner": {"name": "n"},
+        })
+    );
+    let answered = send(&running, &with_body("POST", "/v1/books?utm=1", r#"{"inners":[{}]}"#)).await;
+    assert_eq!(as_json(&answered.1)["inners"], json!([{"name": ""}]));
+    let answered = get(&running, "/v1/title").await;
+    assert_eq!(as_json(&answered.1), json!(""));
 }

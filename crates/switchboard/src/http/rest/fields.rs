@@ -1,5 +1,6 @@
 //! Fields of messages, found by name and filled from text, as paths and queries have it.
 
+use super::json;
 use base64::{
     Engine,
     alphabet::STANDARD,
@@ -69,6 +70,10 @@ impl Schema {
         let mut within = Some(message);
         let mut found: Option<&FieldDescriptor> = None;
         for name in path.split('.') {
+            // Who writes it as JSON and who reads that goes one level down for each.
+            if names.len() == json::DEPTH_MAX {
+                return Err(format!("fields inside of more than {} others", json::DEPTH_MAX));
+            }
             let Some(message) = within else {
                 return Err(format!("what is before `{name}` has no fields"));
             };

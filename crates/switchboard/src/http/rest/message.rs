@@ -25,7 +25,12 @@ pub(super) struct Parts<'a> {
 /// # Errors
 /// `InvalidArgument` for what is no JSON, for fields that are not there or are given twice, and for text that does not
 /// fit their types.
-pub(super) fn assemble(schema: &Schema, route: &Route, parts: Parts<'_>) -> Result<Bytes> {
+pub(super) fn assemble(
+    schema: &Schema,
+    route: &Route,
+    parts: Parts<'_>,
+    ignore_unknown: bool,
+) -> Result<Bytes> {
     let Parts { variables, query, content_type, body } = parts;
     let query = query.unwrap_or_default();
     let mut object = match &route.body {
@@ -46,13 +51,18 @@ pub(super) fn assemble(schema: &Schema, route: &Route, parts: Parts<'_>) -> Resu
         Body::None => Map::new(),
     };
     let parameters = percent::query(query)?;
-    if let (Body::All, Some((name, _))) = (&route.body, parameters.first()) {
+    if let (Body::All, Some((name, _)), false) = (&route.body, parameters.first(), ignore_unknown) {
         let text = format!("the parameter `{name}` has no field left: all of them are in the body");
         return Err(Status::invalid_argument(text));
     }
     let mut known: Vec<Target> = Vec::new();
+    let parameters = parameters.into_iter().filter(|_| !matches!(route.body, Body::All));
     for (name, text) in parameters {
-        let target = schema.target(route.input, &name).map_err(|what| wrong(&name, &what))?;
+        let target = match schema.target(route.input, &name) {
+            Ok(target) => target,
+            Err(_) if ignore_unknown => continue,
+            Err(what) => return Err(wrong(&name, &what)),
+        };
         if target.is_repeated && matches!(target.kind, SingularKind::Message(_)) {
             return Err(wrong(&name, "a list of messages cannot be in a query"));
         }

@@ -3,7 +3,7 @@
 use super::{
     super::{body::Reply, convert},
     fields::BASE64,
-    routes::Answer,
+    shape::Shape,
 };
 use crate::{Metadata, Status};
 use ::http::{
@@ -38,6 +38,9 @@ pub(super) enum Style {
 /// How a caller wants its answer.
 pub(super) struct Wanted<'a> {
     pub(super) style: Style,
+    pub(super) shape: Option<Shape>,
+    /// The message is a `google.api.HttpBody`.
+    pub(super) is_raw: bool,
     /// Trailers of HTTP after the body.
     pub(super) trailers: bool,
     /// In what it can read a body that is worth it.
@@ -96,15 +99,14 @@ impl Failure {
 ///
 /// # Errors
 /// When it is not what the route says that it is.
-pub(super) fn one(
-    reply: EncodedResponse,
-    answer: &Answer,
-    wanted: &Wanted<'_>,
-) -> Result<Response<Reply>, Failure> {
+pub(super) fn one(reply: EncodedResponse, wanted: &Wanted<'_>) -> Result<Response<Reply>, Failure> {
     let style = wanted.style;
     let mut kind = HeaderValue::from_static(JSON);
-    let mut body = selected(reply.body.into_contiguous(), answer)?;
-    if answer.is_raw {
+    let mut body = reply.body.into_contiguous();
+    if let Some(shape) = &wanted.shape {
+        body = shape.apply(&body).map_err(|why| no_reply(&why))?;
+    }
+    if wanted.is_raw {
         let raw: Value = serde_json::from_slice(&body).map_err(|error| no_reply(&error.to_string()))?;
         let data = raw["data"].as_str().unwrap_or_default();
         body = BASE64.decode(data).map_err(|error| no_reply(&error.to_string()))?.into();
@@ -141,13 +143,6 @@ pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
     let mut response = Response::new(Reply::new(ConnectRpcBody::Full(Full::new(body)), None));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
-}
-
-/// The part of a message that is answered with.
-pub(super) fn selected(message: Bytes, answer: &Answer) -> Result<Bytes, Failure> {
-    let Some((field, default)) = &answer.field else { return Ok(message) };
-    let message: Value = serde_json::from_slice(&message).map_err(|error| no_reply(&error.to_string()))?;
-    Ok(message.get(field).map_or_else(|| (*default).into(), |value| value.to_string().into()))
 }
 
 fn no_reply(why: &str) -> Failure {

@@ -7,6 +7,7 @@ use super::{
     lines, message,
     reply::{self, Failure, Style, Wanted},
     routes,
+    shape::Shape,
     streamed::Lines,
 };
 use crate::{Kind, Status, server::Shared};
@@ -57,7 +58,8 @@ impl Routed {
 
     async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
         let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
-        let Rest { routes, schema, .. } = &shared.rest;
+        let Rest { routes, schema, options, .. } = &shared.rest;
+        let shape = Shape::of(&shared, route, method).filter(|_| style == Style::Rest);
         let route = route.map(|index| &routes.routes[index]);
         let table = &shared.table;
         let (name, kind) = (table.full_name(method), table.info(method).kind);
@@ -76,6 +78,8 @@ impl Routed {
         let accepted = head.headers.get(ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
         let wanted = Wanted {
             style,
+            shape,
+            is_raw: route.is_some_and(|route| route.reply.is_raw),
             trailers: head.headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers")),
             coding: codings.negotiate_encoding(accepted, None),
             codings,
@@ -83,7 +87,8 @@ impl Routed {
         let trailers = Arc::<Trailers>::default();
         let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
         context.extensions_mut().insert(trailers.clone());
-        let (json, answer) = (CodecFormat::Json, route.map(|route| route.reply.clone()).unwrap_or_default());
+        let trailers = wanted.trailers.then_some(trailers);
+        let json = CodecFormat::Json;
         match kind {
             Kind::Unary | Kind::ServerStream => {
                 let mut body =
@@ -99,39 +104,29 @@ impl Routed {
                     body,
                 };
                 let message = match (route, schema) {
-                    (Some(route), Some(schema)) => message::assemble(schema, route, parts),
+                    (Some(route), Some(schema)) => {
+                        message::assemble(schema, route, parts, options.ignore_unknown_parameters)
+                    }
                     _ => message::plain(parts.body),
                 };
                 let message = message.map_err(|status| Failure::new(&status))?;
                 if kind == Kind::Unary {
                     let payload = Payload::new(message, json);
                     let reply = dispatch.call_unary(&name, context, payload, json).await?;
-                    return reply::one(reply, &answer, &wanted);
+                    return reply::one(reply, &wanted);
                 }
                 let reply = dispatch.call_server_streaming(&name, context, message, json).await?;
-                Ok(Lines::response(
-                    reply,
-                    answer,
-                    &head.headers,
-                    deadline,
-                    wanted.trailers.then_some(trailers),
-                ))
+                Ok(Lines::response(reply, wanted.shape, &head.headers, deadline, trailers))
             }
             Kind::ClientStream => {
                 let requests = lines::requests(body, message_bytes_max);
                 let reply = dispatch.call_client_streaming(&name, context, requests, json).await?;
-                reply::one(reply, &answer, &wanted)
+                reply::one(reply, &wanted)
             }
             Kind::Bidi => {
                 let requests = lines::requests(body, message_bytes_max);
                 let reply = dispatch.call_bidi_streaming(&name, context, requests, json).await?;
-                Ok(Lines::response(
-                    reply,
-                    answer,
-                    &head.headers,
-                    deadline,
-                    wanted.trailers.then_some(trailers),
-                ))
+                Ok(Lines::response(reply, wanted.shape, &head.headers, deadline, trailers))
             }
         }
     }

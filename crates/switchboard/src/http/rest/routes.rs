@@ -7,10 +7,11 @@
 use super::{
     fields::{Schema, Target},
     percent,
+    shape::default_json,
 };
 use crate::{Kind, Result};
 use ::http::Method;
-use buffa_descriptor::{FieldDescriptor, FieldKind, MessageIndex, ScalarType, SingularKind};
+use buffa_descriptor::{FieldDescriptor, FieldKind, MessageIndex, SingularKind};
 use std::collections::BTreeMap;
 use switchboard_wire::{
     HttpRule, MethodId, MethodTable,
@@ -49,7 +50,7 @@ pub(super) enum Body {
 }
 
 /// What of a reply is answered with.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answer {
     /// Only this field: its name in JSON, and the JSON of its default, which messages leave out.
     pub(super) field: Option<(String, &'static str)>,
@@ -278,20 +279,6 @@ fn own_field<'s>(
     let message = schema.pool.message(message);
     let field = message.field_by_name(name);
     field.ok_or_else(|| format!("{} has no field `{name}`", message.full_name()))
-}
-
-/// Enums have a name for it, which callers get as 0, its other form.
-fn default_json(kind: FieldKind) -> &'static str {
-    use ScalarType::{Bool, Bytes, Fixed64, Int64, Sfixed64, Sint64, String, Uint64};
-    match kind {
-        FieldKind::List(_) => "[]",
-        FieldKind::Map { .. } => "{}",
-        FieldKind::Singular(SingularKind::Message(_)) => "null",
-        FieldKind::Singular(SingularKind::Scalar(Bool)) => "false",
-        FieldKind::Singular(SingularKind::Scalar(Bytes | String)) => "\"\"",
-        FieldKind::Singular(SingularKind::Scalar(Fixed64 | Int64 | Sfixed64 | Sint64 | Uint64)) => "\"0\"",
-        FieldKind::Singular(_) => "0",
-    }
 }
 
 fn is_http_body(schema: &Schema, field: &FieldDescriptor) -> bool {

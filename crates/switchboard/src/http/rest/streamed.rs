@@ -2,8 +2,8 @@
 
 use super::{
     super::{body::Reply, trailers::Trailers},
-    reply::{Style, add_metadata, error_json, prefixed, selected},
-    routes::Answer,
+    reply::{Style, add_metadata, error_json, prefixed},
+    shape::Shape,
 };
 use ::http::{
     HeaderMap, HeaderValue, Response,
@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// The body of a streamed reply: a line or an event for each message.
 pub(super) struct Lines {
     stream: Option<EncodedStream>,
-    answer: Answer,
+    shape: Option<Shape>,
     is_events: bool,
     late: Option<Pin<Box<Sleep>>>,
     /// Ends when events have paused for so long that proxies might give up; none for lines.
@@ -41,7 +41,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn response(
         reply: connectrpc::Response<EncodedStream>,
-        answer: Answer,
+        shape: Option<Shape>,
         asked: &HeaderMap,
         deadline: Option<Instant>,
         trailers: Option<Arc<Trailers>>,
@@ -54,7 +54,7 @@ impl Lines {
         let is_events = accepts(EVENTS);
         let lines = Lines {
             stream: Some(reply.body),
-            answer,
+            shape,
             is_events,
             late: deadline.map(|deadline| Box::pin(sleep_until(deadline.into()))),
             pause: is_events.then(|| Box::pin(sleep(PAUSE_MAX))),
@@ -85,7 +85,10 @@ impl Lines {
     }
 
     fn message(&self, message: Bytes) -> Bytes {
-        let message = selected(message, &self.answer).unwrap_or_else(|_| Bytes::from_static(b"null"));
+        let message = match &self.shape {
+            Some(shape) => shape.apply(&message).unwrap_or_else(|_| Bytes::from_static(b"null")),
+            None => message,
+        };
         let (before, after) = if self.is_events { ("data: ", "\n\n") } else { ("{\"result\":", "}\n") };
         framed(before, &message, after)
     }
@@ -175,7 +178,7 @@ mod tests {
         let mut asked = HeaderMap::new();
         asked.insert(ACCEPT, HeaderValue::from_static(accept));
         let reply = connectrpc::Response::new(Box::pin(Silent) as EncodedStream);
-        Lines::response(reply, Answer::default(), &asked, deadline, None)
+        Lines::response(reply, None, &asked, deadline, None)
     }
 
     #[tokio::test(start_paused = true)]

@@ -172,3 +172,30 @@ fn verbs_of_all_matching_templates_are_known() {
         assert_eq!(found(&method, path), expected, "{method} {path}");
     }
 }
+
+#[test]
+fn any_query_and_body_lead_to_json_or_an_error() {
+    let schema = Schema::of(&[&*SERVICE]).unwrap();
+    let pieces =
+        ["x", "y", "zz", "x.y", ".", "=", "&", "%", "%41", "+", "\u{e9}", "{", "}", "\"", ":", "[", "1", ","];
+    let (mut random, mut good) = (Random(7), 0);
+    for round in 0..5000 {
+        let mut text =
+            || (0..random.below(12)).map(|_| pieces[random.below(pieces.len())]).collect::<Vec<_>>().concat();
+        let (query, body) = (text(), text());
+        let rule = HttpRule { verb: "PUT", path: "/{x}", body: ["", "y", "*"][round % 3], response_body: "" };
+        let route = Route::new(MethodId(0), "a.S/M".to_owned(), Kind::Unary, rule, &schema).unwrap();
+        let parts = super::super::message::Parts {
+            variables: vec!["v".to_owned()],
+            query: Some(&query),
+            content_type: None,
+            body: body.into(),
+        };
+        if let Ok(message) = super::super::message::assemble(&schema, &route, parts, round % 2 == 0) {
+            let message: serde_json::Value = serde_json::from_slice(&message).unwrap();
+            assert_eq!(message["x"], "v", "what the path says holds");
+            good += 1;
+        }
+    }
+    assert!(good > 500, "{good} good requests prove little");
+}
