@@ -229,7 +229,7 @@ fn connections_that_had_to_be_cut_are_counted() {
 fn demo_serves_on_after_the_table() {
     let mut demo = Running::start("demo --listen 127.0.0.1:0");
     let command = demo.line("  curl ");
-    assert!(command.contains("/demo.v1.Greeter/Greet"), "{command}");
+    assert!(command.contains("/v1/greetings/Ada"), "{command}");
     demo.line("Ctrl-C");
     let (code, log) = demo.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");
