@@ -112,6 +112,7 @@ async fn services_from_traits_take_json() {
     let running = server.start().await.unwrap();
     for (path, body, reply) in [
         ("/Calc/Add", "[1,2]", json!(3)),
+        ("/Calc/Add", r#"{"a":1,"b":2}"#, json!(3)),
         ("/Calc/Now", "[]", json!("noon")),
         ("/Calc/Now", "", json!("noon")),
     ] {

@@ -91,7 +91,9 @@ impl Document<'_> {
         let messages = self.messages(service.name, info.name);
         let request = match messages {
             Some((input, _)) => self.schemas.of_message(input),
-            None => json!({"description": "the parameters of the method, as an array in their order"}),
+            None => {
+                json!({"description": "the parameters of the method: an object by their names, or an array in their order"})
+            }
         };
         let mut operation = self.operation(service, info, "");
         operation["requestBody"] = request_body(info.kind, &request);
