@@ -12,7 +12,13 @@ from grpc_tools import protoc
 
 PROTO_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "crates" / "switchboard-cli" / "proto"
 OPTIONS_FOLDER = PROTO_FOLDER.parents[1] / "switchboard-build" / "proto"
-PROTO_FILES = ("switchboard/options.proto", "bench/v1/bench.proto", "demo/v1/demo.proto")
+PROTO_FILES = (
+    "google/api/annotations.proto",
+    "google/api/http.proto",
+    "switchboard/options.proto",
+    "bench/v1/bench.proto",
+    "demo/v1/demo.proto",
+)
 
 _generated = tempfile.TemporaryDirectory(prefix="switchboard-interop-")
 _well_known = importlib.resources.files("grpc_tools") / "_proto"

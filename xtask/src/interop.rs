@@ -25,7 +25,7 @@ impl Suite {
         match self {
             Self::Grpc => &["test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
-            Self::Http => &["test_http", "test_sniff"],
+            Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::Native => &["test_native"],
         }
     }

@@ -16,7 +16,7 @@ use crate::process::{self, Failure, Workspace};
 pub(crate) enum Peer {
     Curl,
     Grpcurl,
-    /// Python with grpcio and its tools.
+    /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
 }
 
@@ -104,7 +104,7 @@ impl Peers {
         let wanted = fs::read_to_string(&self.requirements)
             .map_err(|error| Failure::new(format!("{}: {error}", self.requirements.display())))?;
         // The import notices an environment whose interpreter was replaced since.
-        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools"];
+        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools, openapi_spec_validator"];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()
         {

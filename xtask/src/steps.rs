@@ -89,7 +89,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-http",
-        about: "Connect from curl, gRPC-Web, raw and hostile connections",
+        about: "Connect and HTTP/JSON from curl, OpenAPI, gRPC-Web, raw and hostile connections",
         check: |run| interop::run(run, Suite::Http),
     },
     Step {

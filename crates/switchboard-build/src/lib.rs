@@ -61,6 +61,29 @@
 //! }
 //! ```
 //!
+//! # HTTP paths
+//!
+//! Every method is there as `POST /package.Service/Method`. More paths come from the option of Google's API files,
+//! which the compiler knows too:
+//!
+//! ```proto
+//! import "google/api/annotations.proto";  // and google/api/httpbody.proto, for replies that are no JSON
+//!
+//! service Library {
+//!   rpc GetBook(GetBookRequest) returns (Book) {
+//!     option (google.api.http) = {
+//!       get: "/v1/{name=shelves/*/books/*}"
+//!       additional_bindings { get: "/v1/books/{id}" }
+//!     };
+//!   }
+//!   rpc AddBook(AddBookRequest) returns (Book) {
+//!     option (google.api.http) = { post: "/v1/{parent=shelves/*}/books" body: "book" };
+//!   }
+//! }
+//! ```
+//!
+//! A rule that does not fit the messages, and one path for two methods, end the build.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
@@ -72,6 +95,7 @@ mod client;
 mod collisions;
 mod docs;
 mod error;
+mod http_rules;
 mod lints;
 mod names;
 mod package;

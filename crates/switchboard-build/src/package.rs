@@ -1,7 +1,9 @@
 //! Puts the files of packages together: services first, then messages.
 
 use crate::{
-    Error, Proto, builder, client, collisions, lints,
+    Error, Proto, builder, client, collisions,
+    http_rules::{Messages, Paths},
+    lints,
     names::Named,
     runtime_paths,
     schema::Schema,
@@ -108,10 +110,20 @@ impl<'a> Generator<'a> {
         paths: &CodeGenContext<'_>,
         root: &BTreeSet<String>,
     ) -> Result<Vec<(&'s FileDescriptorProto, usize, Service)>, Error> {
-        let reader = Reader { paths, root, owned: self.owned };
+        let messages = Messages::of(&self.schema.files);
+        let reader = Reader { paths, root, owned: self.owned, messages: &messages };
         let mut services = Vec::new();
+        let mut http_paths = Paths::default();
         for file in self.schema.files_of(package) {
             let read = reader.services(file)?;
+            for service in &read {
+                for method in &service.methods {
+                    let name = format!("{}/{}", service.full_name, method.name);
+                    http_paths
+                        .add(&method.http, &name)
+                        .map_err(|what| Error::new(format!("{}: {name}: {what}", file.name())))?;
+                }
+            }
             services.extend(read.into_iter().enumerate().map(|(index, service)| (file, index, service)));
         }
         Ok(services)

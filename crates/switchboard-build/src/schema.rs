@@ -5,7 +5,9 @@ use crate::{
     names::{Named as _, package_of},
 };
 use buffa::Message as _;
-use buffa_codegen::generated::descriptor::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use buffa_codegen::generated::descriptor::{
+    DescriptorProto, FileDescriptorProto, FileDescriptorSet, SourceCodeInfo,
+};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,9 +26,16 @@ pub(crate) struct Schema {
     pub(crate) read_from: Vec<PathBuf>,
 }
 
-/// The options of this crate, importable without a copy.
+/// The options of this crate.
 const OPTIONS_FILE: &str = "switchboard/options.proto";
-const OPTIONS: &str = include_str!("../proto/switchboard/options.proto");
+
+/// Files that are importable without a copy.
+const KNOWN: [(&str, &str); 4] = [
+    ("google/api/annotations.proto", include_str!("../proto/google/api/annotations.proto")),
+    ("google/api/http.proto", include_str!("../proto/google/api/http.proto")),
+    ("google/api/httpbody.proto", include_str!("../proto/google/api/httpbody.proto")),
+    (OPTIONS_FILE, include_str!("../proto/switchboard/options.proto")),
+];
 
 /// Files whose messages `buffa-types` cannot write as JSON, which every message here must be able to.
 const WITHOUT_JSON: [&str; 5] = [
@@ -64,7 +73,7 @@ impl Schema {
         for directory in &includes {
             resolver.add(IncludeFileResolver::new(directory.clone()));
         }
-        resolver.add(OptionsResolver);
+        resolver.add(KnownResolver);
         resolver.add(GoogleFileResolver::new());
         let mut compiler = protox::Compiler::with_file_resolver(resolver);
         compiler.include_imports(true).include_source_info(true);
@@ -190,7 +199,8 @@ impl Schema {
         selected.filter(move |file| package_of(file) == package)
     }
 
-    /// The encoded descriptors of the files of a package with all that they import, without source text positions.
+    /// The encoded descriptors of the files of a package with all that they import. Of the source text only comments
+    /// in generated files are kept, with their positions: the descriptions of services are made of them.
     pub(crate) fn descriptors_of(&self, package: &str) -> Vec<u8> {
         let mut wanted = BTreeSet::new();
         let mut open: Vec<_> = self.files_of(package).map(|file| file.name().to_owned()).collect();
@@ -204,22 +214,31 @@ impl Schema {
         let mut set = FileDescriptorSet::default();
         for file in self.files.iter().filter(|file| wanted.contains(file.name())) {
             let mut file = file.clone();
-            file.source_code_info = Default::default();
+            let info =
+                file.source_code_info.take().filter(|_| self.selected.iter().any(|name| name == file.name()));
+            file.source_code_info = info.map(with_comments).into();
             set.file.push(file);
         }
         set.encode_to_vec()
     }
 }
 
-/// Resolves `switchboard/options.proto`.
-struct OptionsResolver;
+/// The positions that have a comment.
+fn with_comments(mut info: SourceCodeInfo) -> SourceCodeInfo {
+    info.location
+        .retain(|location| location.leading_comments.is_some() || location.trailing_comments.is_some());
+    info.location.iter_mut().for_each(|location| location.leading_detached_comments.clear());
+    info
+}
 
-impl FileResolver for OptionsResolver {
+/// Resolves the files that come with this crate.
+struct KnownResolver;
+
+impl FileResolver for KnownResolver {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        if name == OPTIONS_FILE {
-            File::from_source(name, OPTIONS)
-        } else {
-            Err(protox::Error::file_not_found(name))
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((_, source)) => File::from_source(name, source),
+            None => Err(protox::Error::file_not_found(name)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     docs,
+    http_rules::Rule,
     package::Names,
     service::{Kind, Method, Service},
 };
@@ -26,7 +27,11 @@ fn info(service: &Service) -> TokenStream {
             method.idempotency.as_ref().map(|level| quote!(.idempotency(::switchboard::Idempotency::#level)));
         let oneway = method.oneway.then(|| quote!(.oneway()));
         let spawn = method.spawn.then(|| quote!(.spawn()));
-        quote!(::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn)
+        let rules = method.http.iter().map(Rule::emit);
+        let http = (!method.http.is_empty()).then(|| quote!(.http(&[#(#rules),*])));
+        quote! {
+            ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn #http
+        }
     });
     quote! {
         #doc

@@ -2,6 +2,7 @@
 
 use crate::{
     Error, docs,
+    http_rules::{Messages, Rule},
     names::{self, Named as _, package_of, qualified},
 };
 use buffa::unknown_fields::UnknownFieldData;
@@ -52,6 +53,8 @@ pub(crate) struct Method {
     pub(crate) view: TokenStream,
     pub(crate) reply: TokenStream,
     pub(crate) comment: Option<String>,
+    /// Its HTTP paths.
+    pub(crate) http: Vec<Rule>,
 }
 
 /// How many messages go either way.
@@ -77,6 +80,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) root: &'a BTreeSet<String>,
     /// Whether handlers get owned requests unless told.
     pub(crate) owned: bool,
+    /// What HTTP paths refer to.
+    pub(crate) messages: &'a Messages<'a>,
 }
 
 impl Reader<'_> {
@@ -140,6 +145,10 @@ impl Reader<'_> {
                 method.name()
             )));
         }
+        let http = self
+            .messages
+            .rules(method, kind)
+            .map_err(|what| Error::new(format!("{place}: {service}/{}: {what}", method.name())))?;
         let request = method.input_type.as_deref().unwrap_or_default();
         let reply = method.output_type.as_deref().unwrap_or_default();
         Ok(Method {
@@ -155,6 +164,7 @@ impl Reader<'_> {
             view: self.view(file, package, request)?,
             reply: self.message(file, package, reply)?,
             comment,
+            http,
         })
     }
 

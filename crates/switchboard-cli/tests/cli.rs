@@ -105,6 +105,7 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "Connect JSON, HTTP/1.1",
         "Connect JSON, HTTP/2",
         "Connect GET, HTTP/1.1",
+        "HTTP/JSON, HTTP/1.1",
     ] {
         let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
         assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");
@@ -230,7 +231,7 @@ fn connections_that_had_to_be_cut_are_counted() {
 fn demo_serves_on_after_the_table() {
     let mut demo = Running::start("demo --listen 127.0.0.1:0");
     let command = demo.line("  curl ");
-    assert!(command.contains("/demo.v1.Greeter/Greet"), "{command}");
+    assert!(command.contains("/v1/greetings/Ada"), "{command}");
     demo.line("Ctrl-C");
     let (code, log) = demo.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");

@@ -4,12 +4,14 @@
 //! random source, so the same code runs in a server, in a test, in a fuzzer and in a simulator. The crate that
 //! drives wires is `switchboard`; most users want that one.
 //!
-//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers),
+//! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
+//! (paths of methods),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks).
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod http_rule;
 pub mod input;
 pub mod limits;
 pub mod metadata;
@@ -20,6 +22,7 @@ pub mod sniff;
 pub mod status;
 pub mod wire;
 
+pub use http_rule::HttpRule;
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;

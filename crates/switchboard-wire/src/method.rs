@@ -1,6 +1,6 @@
 //! Methods: their names, kinds and numbers.
 
-use crate::Codec;
+use crate::{Codec, HttpRule};
 use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 /// What a service offers; generated code has one per service, in a static.
@@ -38,6 +38,8 @@ pub struct MethodInfo {
     pub idempotency: Idempotency,
     /// Fingerprint of the messages, where their bytes do not say what they are.
     pub schema: Option<SchemaId>,
+    /// Its HTTP paths beside `/package.Service/Method`.
+    pub http: &'static [HttpRule],
 }
 
 impl MethodInfo {
@@ -50,6 +52,7 @@ impl MethodInfo {
             spawn: false,
             idempotency: Idempotency::Unknown,
             schema: None,
+            http: &[],
         }
     }
 
@@ -71,6 +74,13 @@ impl MethodInfo {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
+        self
+    }
+
+    /// Gives it HTTP paths.
+    #[must_use]
+    pub const fn http(mut self, rules: &'static [HttpRule]) -> MethodInfo {
+        self.http = rules;
         self
     }
 

@@ -1,7 +1,8 @@
-//! gRPC, gRPC-Web and Connect on HTTP/1.1 and HTTP/2, on connections that the acceptor recognised as HTTP.
+//! gRPC, gRPC-Web, Connect and HTTP/JSON on HTTP/1.1 and HTTP/2, on connections that the acceptor recognised as HTTP.
 //!
-//! hyper runs the connection on the worker that accepted it, `connectrpc` speaks the three dialects, and
-//! [`dispatch`] hands each call to the same handlers that the native wire reaches. Health and reflection are
+//! hyper runs the connection on the worker that accepted it, `connectrpc` speaks the first three dialects and
+//! [`rest`] the last; [`dispatch`] hands each call to the same handlers that the native wire reaches. What browsers
+//! ask before they let pages of other origins call is answered by [`cors`] for all of them. Health and reflection are
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
 //! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
@@ -30,12 +31,17 @@
 mod body;
 mod connection;
 mod convert;
+mod cors;
 mod dispatch;
 mod replies;
 mod requests;
+mod rest;
 mod standard;
 mod ticket;
 mod trailers;
 
 pub(crate) use connection::serve;
+pub use cors::Cors;
+pub use rest::HttpJson;
+pub(crate) use rest::Rest;
 pub(crate) use standard::Standard;

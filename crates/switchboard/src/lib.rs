@@ -1,7 +1,7 @@
 //! Switchboard: a service written once, reached by every caller on one port.
 //!
-//! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web and Connect callers
-//! on one port; a generated client, on a [`Channel`], calls it.
+//! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web, Connect and HTTP/JSON
+//! callers on one port; a generated client, on a [`Channel`], calls it.
 //!
 //! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
 //! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.
@@ -31,6 +31,8 @@ pub use client::{
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
 pub use error::Error;
+#[cfg(feature = "http")]
+pub use http::{Cors, HttpJson};
 pub use limits::{Limit, Limits};
 pub use metrics::{MethodStats, ServerStats};
 pub use net::Address;
@@ -41,8 +43,8 @@ pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 pub use switchboard_wire::{
-    Code, Codec, Detail, Idempotency, Kind, Metadata, MethodInfo, Origin, Retry, SchemaId, ServiceInfo,
-    Status,
+    Code, Codec, Detail, HttpRule, Idempotency, Kind, Metadata, MethodInfo, Origin, Retry, SchemaId,
+    ServiceInfo, Status,
 };
 
 /// What calls and handlers return.

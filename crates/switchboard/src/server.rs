@@ -36,6 +36,10 @@ pub struct Server {
     limits: Limits,
     method_limits: Vec<(String, u32)>,
     mistakes: Vec<Error>,
+    #[cfg(feature = "http")]
+    cors: Option<crate::Cors>,
+    #[cfg(feature = "http")]
+    http_json: crate::HttpJson,
 }
 
 impl Default for Server {
@@ -53,6 +57,10 @@ impl Server {
             limits: Limits::default(),
             method_limits: Vec::new(),
             mistakes: Vec::new(),
+            #[cfg(feature = "http")]
+            cors: None,
+            #[cfg(feature = "http")]
+            http_json: crate::HttpJson::new(),
         }
     }
 
@@ -100,6 +108,23 @@ impl Server {
         self
     }
 
+    /// Lets pages of other origins call from browsers, in every dialect of HTTP; off unless set.
+    #[cfg(feature = "http")]
+    pub fn cors(mut self, cors: crate::Cors) -> Server {
+        if let Err(what) = cors.check() {
+            self.mistakes.push(Error::config(format!("cors: {what}")));
+        }
+        self.cors = Some(cors);
+        self
+    }
+
+    /// Changes how HTTP/JSON is spoken.
+    #[cfg(feature = "http")]
+    pub fn http_json(mut self, options: crate::HttpJson) -> Server {
+        self.http_json = options;
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -131,7 +156,8 @@ impl Server {
     /// Cancel safe: when dropped, what was bound is closed again.
     ///
     /// # Errors
-    /// No listener or service, two services of one name, a wrong address, an address that cannot be bound.
+    /// No listener or service, two services of one name, HTTP paths that do not fit their methods or belong to two, a
+    /// wrong address, an address that cannot be bound.
     pub async fn start(mut self) -> Result<Running, Error> {
         if let Some(mistake) = self.mistakes.pop() {
             return Err(mistake);
@@ -148,6 +174,8 @@ impl Server {
                 .limit_messages(method, *bytes)
                 .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
+        #[cfg(feature = "http")]
+        let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let table = Arc::new(table);
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
@@ -161,6 +189,10 @@ impl Server {
             drain_http: watch::Sender::new(false),
             #[cfg(feature = "http")]
             http: std::sync::OnceLock::new(),
+            #[cfg(feature = "http")]
+            rest,
+            #[cfg(feature = "http")]
+            cors: self.cors.map(Arc::new),
         });
         let mut bound = Vec::new();
         for (text, own) in self.listeners {
@@ -290,6 +322,10 @@ pub(crate) struct Shared {
     /// What HTTP connections share; made by the first.
     #[cfg(feature = "http")]
     pub(crate) http: std::sync::OnceLock<Arc<crate::http::Standard>>,
+    #[cfg(feature = "http")]
+    pub(crate) rest: crate::http::Rest,
+    #[cfg(feature = "http")]
+    pub(crate) cors: Option<Arc<crate::Cors>>,
 }
 
 /// An open connection.

@@ -15,6 +15,12 @@ pub(super) fn commands(address: &str) -> String {
         r#"
 Try it from another terminal:
 
+  curl http://{address}/v1/greetings/Ada
+  curl 'http://{address}/v1/posts?tag=rpc&limit=2'
+  curl -N 'http://{address}/v1/ticks?count=5&interval_ms=500'
+  curl -N -H 'accept: text/event-stream' 'http://{address}/v1/ticks?count=5&interval_ms=500'
+  curl http://{address}/openapi.json
+
   curl -H 'content-type: application/json' -d '{{"name":"Ada"}}' http://{address}/demo.v1.Greeter/Greet
   curl 'http://{address}/demo.v1.Greeter/Greet?connect=v1&encoding=json&message=%7B%22name%22%3A%22Ada%22%7D'
   curl -H 'content-type: application/json' -d '{{"tag":"rpc"}}' http://{address}/demo.v1.Posts/Query

@@ -8,6 +8,7 @@ mod foreign;
 mod hints;
 mod ours;
 mod table;
+mod web;
 
 use crate::{
     log::{self, Level},
@@ -54,6 +55,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         }
         let mut rows = ours::rows(&format!("tcp://{address}"), MEMORY).await?;
         rows.extend(foreign::rows(&format!("http://{address}")).await?);
+        rows.extend(web::rows(&format!("http://{address}")).await?);
         print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {

@@ -13,7 +13,7 @@ use std::{
 
 /// What hyper sends.
 pub(super) struct Reply {
-    body: ConnectRpcBody,
+    body: Source,
     trailers: Option<Arc<Trailers>>,
     /// Trailers that are to go into the last frame.
     late: Option<Late>,
@@ -21,10 +21,21 @@ pub(super) struct Reply {
     held: Option<Frame<Bytes>>,
 }
 
+/// Who makes the frames.
+enum Source {
+    Connect(ConnectRpcBody),
+    Own(Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>),
+}
+
 impl Reply {
     /// A body; streams come with the cell for their trailers.
     pub(super) fn new(body: ConnectRpcBody, trailers: Option<Arc<Trailers>>) -> Reply {
-        Reply { body, trailers, late: None, held: None }
+        Reply { body: Source::Connect(body), trailers, late: None, held: None }
+    }
+
+    /// A body that brings its trailers itself.
+    pub(super) fn own(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Reply {
+        Reply { body: Source::Own(Box::pin(body)), trailers: None, late: None, held: None }
     }
 
     /// Puts the trailers where the dialect has them.
@@ -52,8 +63,12 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        let body = match &mut this.body {
+            Source::Connect(body) => body,
+            Source::Own(body) => return body.as_mut().poll_frame(cx),
+        };
         loop {
-            let frame = match Pin::new(&mut this.body).poll_frame(cx) {
+            let frame = match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(None) => {
                     let held = this.held.take();
@@ -87,14 +102,14 @@ impl Body for Reply {
     /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            ConnectRpcBody::Full(body) => body.is_end_stream(),
+            Source::Connect(ConnectRpcBody::Full(body)) => body.is_end_stream(),
             _ => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            ConnectRpcBody::Full(body) => body.size_hint(),
+            Source::Connect(ConnectRpcBody::Full(body)) => body.size_hint(),
             _ => SizeHint::default(),
         }
     }

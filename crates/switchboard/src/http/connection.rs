@@ -1,6 +1,6 @@
 //! One HTTP connection: the bytes that were sniffed, hyper, and its graceful end.
 
-use super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers};
+use super::{Standard, body::Reply, dispatch::Dispatch, rest, trailers::Trailers};
 use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
 use ::http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
@@ -131,10 +131,11 @@ async fn until_end<C: Future>(
 /// What hyper calls for each request.
 struct Front {
     service: ConnectRpcService<Dispatch>,
+    rest: rest::Caller,
     shared: Arc<Shared>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
 
 /// The limits of `connectrpc` for request messages of so many bytes.
 pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
@@ -147,11 +148,13 @@ impl Front {
     fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let compression = Standard::of(&shared).compression();
-        let service = ConnectRpcService::new(Dispatch::new(peer, shared.clone(), limits, shard))
+        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard));
+        let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
+        let service = ConnectRpcService::from_arc(dispatch)
             .with_compression(compression)
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
             .with_limits(message_limits(message));
-        Front { service, shared }
+        Front { service, rest, shared }
     }
 }
 
@@ -160,7 +163,20 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     type Error = Infallible;
     type Future = Answer;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answer {
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        match &self.shared.cors {
+            None => self.answer(request),
+            Some(cors) => cors.around(request, |request| self.answer(request)),
+        }
+    }
+}
+
+impl Front {
+    fn answer(&self, request: Request<Incoming>) -> Answer {
+        let mut request = match self.rest.call(request) {
+            Ok(answer) => return answer,
+            Err(request) => request,
+        };
         if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
             return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
         }

@@ -37,6 +37,7 @@ pub(super) struct Dispatch {
     grpc: Arc<Peer>,
     grpc_web: Arc<Peer>,
     connect: Arc<Peer>,
+    http_json: Arc<Peer>,
 }
 
 /// A call that has all but its messages.
@@ -63,6 +64,7 @@ impl Dispatch {
             grpc: speaks("grpc"),
             grpc_web: speaks("grpc-web"),
             connect: speaks("connect"),
+            http_json: speaks("http-json"),
         }
     }
 
@@ -70,12 +72,13 @@ impl Dispatch {
         let table = &self.shared.table;
         let (service, index) = table.place(method);
         let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
-        let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let peer = match protocol {
-            Protocol::Grpc => &self.grpc,
-            Protocol::GrpcWeb => &self.grpc_web,
-            _ => &self.connect,
+        let peer = match context.protocol() {
+            Some(Protocol::Grpc) => &self.grpc,
+            Some(Protocol::GrpcWeb) => &self.grpc_web,
+            Some(_) => &self.connect,
+            None => &self.http_json,
         };
+        let protocol = context.protocol().unwrap_or(Protocol::Connect);
         let deadline = context.deadline();
         let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline)?;
         let metadata = convert::metadata(context.headers(), &self.metadata)

@@ -52,6 +52,11 @@ impl Standard {
         self.compression.clone()
     }
 
+    /// The same to look at.
+    pub(super) fn codings(&self) -> &CompressionRegistry {
+        &self.compression
+    }
+
     /// The server stops: probes are told to send nobody here.
     pub(super) fn drain(&self) {
         self.health.shutdown();

@@ -30,6 +30,10 @@ impl Trailers {
 }
 
 impl Late {
+    pub(super) fn trailers(&self) -> &HeaderMap {
+        &self.trailers
+    }
+
     /// For gRPC, whose trailers are headers.
     pub(super) fn add_to(self, trailers: &mut HeaderMap) {
         for (name, value) in &self.trailers {

@@ -2,7 +2,11 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod browsers;
 mod dialects;
+mod library;
 mod raw;
+mod rest;
+mod rules;
 mod service;
 mod standard;

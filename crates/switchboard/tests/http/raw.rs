@@ -8,13 +8,13 @@ use tokio::{
     net::TcpStream,
 };
 
-async fn dial(running: &Running) -> TcpStream {
+pub(crate) async fn dial(running: &Running) -> TcpStream {
     let stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
 
-fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -25,7 +25,7 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The head and as much of the body as its length says.
-async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+pub(crate) async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -38,7 +38,7 @@ async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
 }
 
 /// The next chunk of a body that came without a length; empty at its end.
-async fn chunk(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn chunk(stream: &mut TcpStream) -> Vec<u8> {
     let mut size = Vec::new();
     while !size.ends_with(b"\r\n") {
         size.push(stream.read_u8().await.unwrap());
@@ -88,7 +88,7 @@ async fn odd_requests_get_their_http_status() {
         (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&connect=v1"), 200, "hello you"),
         (get("/test.v1.Echo/Write?encoding=json&message=%22you%22"), 405, ""),
         (post("/test.v1.Echo/Note", "application/json", b"\"x\""), 200, "{}"),
-        (get("/nothing/here"), 404, "unimplemented"),
+        (get("/nothing/here"), 404, "nothing is at GET /nothing/here"),
         (get(&format!("/{}", "x".repeat(20_000))), 431, ""),
         (delete, 405, ""),
         (post("/test.v1.Echo/Say", "text/plain", b"x"), 415, ""),

@@ -1,0 +1,166 @@
+//! What the head of a request says beside its path.
+
+use super::reply::Failure;
+use crate::Status;
+use ::http::{
+    HeaderMap, HeaderName, Request, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+use connectrpc::CompressionRegistry;
+use hyper::body::Incoming;
+use std::{borrow::Cow, time::Duration};
+
+/// Prefix of headers that are metadata under the rest of their name.
+const METADATA_PREFIX: &str = "grpc-metadata-";
+
+/// Whether the request says that it is gRPC, gRPC-Web or Connect.
+pub(super) fn is_of_other_dialect(request: &Request<Incoming>) -> bool {
+    let kind = content_type(request.headers());
+    kind.starts_with("application/grpc")
+        || kind.starts_with("application/connect+")
+        || request.headers().contains_key("connect-protocol-version")
+        || request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "connect=v1"))
+}
+
+/// The content type in lower case, without its parameters.
+pub(super) fn content_type(headers: &HeaderMap) -> Cow<'_, str> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => kind.to_ascii_lowercase().into(),
+        false => kind.into(),
+    }
+}
+
+/// The compression of a body that comes with these headers, none for one that is as it is.
+///
+/// Browsers send forms and plain text across origins without asking; so only JSON is taken for JSON.
+///
+/// # Errors
+/// For bodies that cannot be read.
+pub(super) fn coding<'h>(
+    headers: &'h HeaderMap,
+    any: bool,
+    known: &CompressionRegistry,
+) -> Result<Option<&'h str>, Failure> {
+    let unsupported = |text: String| {
+        Err(Failure::new(&Status::invalid_argument(text)).with_http(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+    };
+    let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or("?"));
+    let coding = coding.filter(|coding| *coding != "identity");
+    if let Some(coding) = coding.filter(|coding| !known.supports(coding)) {
+        let known = known.supported_encodings().join(", ");
+        return unsupported(format!("content-encoding {coding}: send the body as it is, or in {known}"));
+    }
+    let kind = content_type(headers);
+    let is_json = kind == "application/json" || kind == "application/x-ndjson" || kind.ends_with("+json");
+    if any || is_json {
+        return Ok(coding);
+    }
+    let kind = if kind.is_empty() { "no content-type" } else { &*kind };
+    unsupported(format!("{kind}: send JSON with content-type application/json"))
+}
+
+/// The headers with the names that the application knows.
+pub(super) fn metadata_headers(headers: &HeaderMap) -> HeaderMap {
+    let mut named = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let own =
+            name.as_str().strip_prefix(METADATA_PREFIX).and_then(|name| HeaderName::try_from(name).ok());
+        named.append(own.unwrap_or_else(|| name.clone()), value.clone());
+    }
+    named
+}
+
+/// The time that the caller gives: `Grpc-Timeout: 500m` or `Connect-Timeout-Ms: 500`.
+pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Failure> {
+    /// A year: what is above overflows clocks.
+    const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+    let (value, is_grpc) = match (headers.get("grpc-timeout"), headers.get("connect-timeout-ms")) {
+        (Some(value), _) => (value, true),
+        (None, Some(value)) => (value, false),
+        (None, None) => return Ok(None),
+    };
+    let text = value.to_str().unwrap_or_default();
+    let (digits, unit) = if is_grpc { text.split_at(text.len().saturating_sub(1)) } else { (text, "m") };
+    let number = digits.parse::<u64>().ok().filter(|_| digits.len() <= 10 && !digits.starts_with('+'));
+    let timeout = number.and_then(|number| {
+        Some(match unit {
+            "H" => Duration::from_secs(number.saturating_mul(3600)),
+            "M" => Duration::from_secs(number.saturating_mul(60)),
+            "S" => Duration::from_secs(number),
+            "m" => Duration::from_millis(number),
+            "u" => Duration::from_micros(number),
+            "n" => Duration::from_nanos(number),
+            _ => return None,
+        })
+    });
+    match timeout {
+        Some(timeout) => Ok(Some(timeout.min(MOST))),
+        None => {
+            let text =
+                format!("`{text}` is no timeout: write 500m in grpc-timeout, 500 in connect-timeout-ms");
+            Err(Failure::new(&Status::invalid_argument(text)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::http::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn timeouts_are_read_in_both_spellings() {
+        for (name, text, millis) in [
+            ("grpc-timeout", "2S", Some(2000)),
+            ("grpc-timeout", "500m", Some(500)),
+            ("grpc-timeout", "1H", Some(3_600_000)),
+            ("grpc-timeout", "9999999999H", Some(365 * 24 * 3_600_000)),
+            ("connect-timeout-ms", "250", Some(250)),
+            ("grpc-timeout", "5", None),
+            ("grpc-timeout", "", None),
+            ("grpc-timeout", "+5S", None),
+            ("grpc-timeout", "12345678901S", None),
+            ("connect-timeout-ms", "5m", None),
+        ] {
+            let read = timeout(&headers(&[(name, text)])).ok().flatten();
+            assert_eq!(read.map(|read| read.as_millis()), millis, "{name}: {text}");
+        }
+        assert!(timeout(&HeaderMap::new()).is_ok_and(|none| none.is_none()));
+    }
+
+    #[test]
+    fn only_json_is_taken_for_json() {
+        let known = CompressionRegistry::default();
+        for (kind, any, ok) in [
+            ("application/json", false, true),
+            ("application/json;charset=utf-8", false, true),
+            ("application/merge-patch+json", false, true),
+            ("Application/JSON", false, true),
+            ("text/plain", false, false),
+            ("application/x-www-form-urlencoded", false, false),
+            ("text/plain", true, true),
+        ] {
+            assert_eq!(coding(&headers(&[("content-type", kind)]), any, &known).is_ok(), ok, "{kind}");
+        }
+        assert!(coding(&HeaderMap::new(), false, &known).is_err());
+        for (packing, read) in [("gzip", Some(Some("gzip"))), ("identity", Some(None)), ("br", None)] {
+            let packed = headers(&[("content-type", "application/json"), ("content-encoding", packing)]);
+            assert_eq!(coding(&packed, false, &known).ok(), read, "{packing}");
+        }
+    }
+
+    #[test]
+    fn metadata_loses_its_prefix() {
+        let named = metadata_headers(&headers(&[("grpc-metadata-x-a", "1"), ("authorization", "b")]));
+        assert_eq!(named, headers(&[("x-a", "1"), ("authorization", "b")]));
+    }
+}

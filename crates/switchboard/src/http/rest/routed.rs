@@ -1,0 +1,151 @@
+//! One call: from a request whose method is known to the answer.
+
+use super::{
+    super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers},
+    Rest,
+    head::{coding, metadata_headers, timeout},
+    lines, message,
+    reply::{self, Failure, Style, Wanted},
+    routes,
+    shape::Shape,
+    streamed::Lines,
+};
+use crate::{Kind, Status, server::Shared};
+use ::http::{
+    Response, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, TE},
+    request,
+};
+use bytes::Bytes;
+use connectrpc::{CodecFormat, ConnectError, Dispatcher, ErrorCode, Payload, RequestContext};
+use http_body::Body as _;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use std::{sync::Arc, time::Instant};
+use switchboard_wire::MethodId;
+
+/// A request whose method is known.
+pub(super) struct Routed {
+    pub(super) shared: Arc<Shared>,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) method: MethodId,
+    /// Index of the route; none for `/package.Service/Method`.
+    pub(super) route: Option<usize>,
+    pub(super) variables: Vec<String>,
+    pub(super) message_bytes_max: usize,
+    pub(super) head: request::Parts,
+    pub(super) body: Incoming,
+}
+
+impl Routed {
+    /// Calls the method and makes an answer of what it says.
+    pub(super) async fn answer(self) -> Response<Reply> {
+        let kind = self.shared.table.info(self.method).kind;
+        let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
+        let answered = match timeout(&self.head.headers) {
+            Err(failure) => Err(failure),
+            Ok(None) => self.run(None, style).await,
+            Ok(Some(timeout)) => {
+                let deadline = Instant::now() + timeout;
+                match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
+                    Ok(answered) => answered,
+                    Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),
+                }
+            }
+        };
+        answered.unwrap_or_else(|failure| failure.response(style))
+    }
+
+    async fn run(self, deadline: Option<Instant>, style: Style) -> Result<Response<Reply>, Failure> {
+        let Routed { shared, dispatch, method, route, variables, message_bytes_max, head, body } = self;
+        let Rest { routes, schema, options, .. } = &shared.rest;
+        let shape = Shape::of(&shared, route, method).filter(|_| style == Style::Rest);
+        let route = route.map(|index| &routes.routes[index]);
+        let table = &shared.table;
+        let (name, kind) = (table.full_name(method), table.info(method).kind);
+        let codings = Standard::of(&shared).codings();
+        let takes_body = route.is_none_or(|route| !matches!(route.body, routes::Body::None));
+        let coding = if takes_body && !body.is_end_stream() {
+            coding(&head.headers, route.is_some_and(|route| route.is_raw), codings)?
+        } else {
+            None
+        };
+        if let (Some(coding), Kind::Bidi | Kind::ClientStream) = (coding, kind) {
+            let text = format!("content-encoding {coding}: send lines as they are");
+            let failure = Failure::new(&Status::invalid_argument(text));
+            return Err(failure.with_http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let accepted = head.headers.get(ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
+        let wanted = Wanted {
+            style,
+            shape,
+            is_raw: route.is_some_and(|route| route.reply.is_raw),
+            trailers: head.headers.get(TE).is_some_and(|te| te.as_bytes().starts_with(b"trailers")),
+            coding: codings.negotiate_encoding(accepted, None),
+            codings,
+        };
+        let trailers = Arc::<Trailers>::default();
+        let mut context = RequestContext::new(metadata_headers(&head.headers)).with_deadline(deadline);
+        context.extensions_mut().insert(trailers.clone());
+        let trailers = wanted.trailers.then_some(trailers);
+        let json = CodecFormat::Json;
+        match kind {
+            Kind::Unary | Kind::ServerStream => {
+                let mut body =
+                    if takes_body { collect(body, message_bytes_max).await? } else { Bytes::new() };
+                if let Some(coding) = coding {
+                    let unpacked = codings.decompress_with_limit(coding, body, message_bytes_max);
+                    body = unpacked.map_err(too_large)?;
+                }
+                let parts = message::Parts {
+                    variables,
+                    query: head.uri.query(),
+                    content_type: head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
+                    body,
+                };
+                let message = match (route, schema) {
+                    (Some(route), Some(schema)) => {
+                        message::assemble(schema, route, parts, options.ignore_unknown_parameters)
+                    }
+                    _ => message::plain(parts.body),
+                };
+                let message = message.map_err(|status| Failure::new(&status))?;
+                if kind == Kind::Unary {
+                    let payload = Payload::new(message, json);
+                    let reply = dispatch.call_unary(&name, context, payload, json).await?;
+                    return reply::one(reply, &wanted);
+                }
+                let reply = dispatch.call_server_streaming(&name, context, message, json).await?;
+                Ok(Lines::response(reply, wanted.shape, &head.headers, deadline, trailers))
+            }
+            Kind::ClientStream => {
+                let requests = lines::requests(body, message_bytes_max);
+                let reply = dispatch.call_client_streaming(&name, context, requests, json).await?;
+                reply::one(reply, &wanted)
+            }
+            Kind::Bidi => {
+                let requests = lines::requests(body, message_bytes_max);
+                let reply = dispatch.call_bidi_streaming(&name, context, requests, json).await?;
+                Ok(Lines::response(reply, wanted.shape, &head.headers, deadline, trailers))
+            }
+        }
+    }
+}
+
+/// The failure for a body that could not be unpacked.
+fn too_large(error: ConnectError) -> Failure {
+    let is_large = error.code == ErrorCode::ResourceExhausted;
+    let failure = Failure::from(error);
+    if is_large { failure.with_http(StatusCode::PAYLOAD_TOO_LARGE) } else { failure }
+}
+
+async fn collect(body: Incoming, max: usize) -> Result<Bytes, Failure> {
+    match Limited::new(body, max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let text = format!("the body is over the limit of {max} bytes (message_bytes_max)");
+            Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Err(error) => Err(Failure::new(&Status::canceled(format!("the body ended early: {error}")))),
+    }
+}

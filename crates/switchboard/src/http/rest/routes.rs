@@ -1,0 +1,294 @@
+//! Which method a path is of.
+//!
+//! A trie over the segments of all templates, made when the server starts. A path is split at its slashes before
+//! anything in it is decoded. Where several templates match, literal text beats `*`, and `*` beats `**`, from the
+//! left; a template that ends in a `:verb` beats one that takes the colon as text.
+
+use super::{
+    fields::{Schema, Target},
+    percent,
+    shape::default_json,
+};
+use crate::{Kind, Result};
+use ::http::Method;
+use buffa_descriptor::{FieldDescriptor, FieldKind, MessageIndex, SingularKind};
+use std::collections::BTreeMap;
+use switchboard_wire::{
+    HttpRule, MethodId, MethodTable,
+    http_rule::{Segment, Template},
+};
+
+/// The paths of all methods that have rules.
+#[derive(Default)]
+pub(super) struct Routes {
+    root: Node,
+    pub(super) routes: Vec<Route>,
+}
+
+/// One rule of one method.
+pub(super) struct Route {
+    pub(super) method: MethodId,
+    /// `package.Service/Method`.
+    pub(super) name: String,
+    pub(super) rule: HttpRule,
+    pub(super) template: Template,
+    /// The fields of the template's variables, in their order.
+    pub(super) variables: Vec<Target>,
+    pub(super) body: Body,
+    pub(super) input: MessageIndex,
+    /// The message is `google.api.HttpBody`: the body of the request is its content.
+    pub(super) is_raw: bool,
+    pub(super) reply: Answer,
+}
+
+/// Where the body of a request goes.
+pub(super) enum Body {
+    All,
+    /// Into this field: its name in JSON.
+    Field(String),
+    None,
+}
+
+/// What of a reply is answered with.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Only this field: its name in JSON, and the JSON of its default, which messages leave out.
+    pub(super) field: Option<(String, &'static str)>,
+    /// That is a `google.api.HttpBody`, whose content is the body.
+    pub(super) is_raw: bool,
+}
+
+/// What a path leads to.
+pub(super) enum Found<'p> {
+    /// Nothing has this path.
+    Nothing,
+    /// The index of a route, and the segments that its template matched.
+    Route(usize, Vec<&'p str>),
+    /// Something, but not by this verb.
+    Verbs(Vec<&'static str>),
+}
+
+#[derive(Default)]
+struct Node {
+    literals: BTreeMap<String, Node>,
+    any: Option<Box<Node>>,
+    ends: Vec<End>,
+    /// Templates that end in `**` here.
+    rests: Vec<End>,
+}
+
+/// A template ends here.
+struct End {
+    custom: Option<String>,
+    verb: &'static str,
+    route: usize,
+}
+
+/// The message whose fields are content type and content of a body.
+pub(super) const HTTP_BODY: &str = "google.api.HttpBody";
+
+impl Routes {
+    /// The routes of all methods of a table.
+    ///
+    /// # Errors
+    /// A rule that does not fit its method, and two rules for the same path.
+    pub(super) fn of(table: &MethodTable, schema: &Schema) -> Result<Routes, String> {
+        let mut routes = Routes::default();
+        for id in (0..table.len() as u16).map(MethodId) {
+            for rule in table.info(id).http {
+                let name = table.full_name(id);
+                let route = Route::new(id, name, table.info(id).kind, *rule, schema)?;
+                routes.add(route)?;
+            }
+        }
+        Ok(routes)
+    }
+
+    fn add(&mut self, route: Route) -> Result<(), String> {
+        let mut node = &mut self.root;
+        let mut is_rest = false;
+        for segment in &route.template.segments {
+            match segment {
+                Segment::Any => node = node.any.get_or_insert_default(),
+                Segment::Literal(text) => node = node.literals.entry(text.clone()).or_default(),
+                Segment::Rest => is_rest = true,
+            }
+        }
+        let ends = if is_rest { &mut node.rests } else { &mut node.ends };
+        let same = |end: &&End| end.verb == route.rule.verb && end.custom == route.template.verb;
+        if let Some(end) = ends.iter().find(same) {
+            let (known, new) = (&self.routes[end.route].name, &route.name);
+            return Err(format!(
+                "{} {} is a path of both {known} and {new}: change one of them",
+                route.rule.verb, route.template
+            ));
+        }
+        ends.push(End {
+            custom: route.template.verb.clone(),
+            verb: route.rule.verb,
+            route: self.routes.len(),
+        });
+        self.routes.push(route);
+        Ok(())
+    }
+
+    /// What the path of a request leads to.
+    pub(super) fn find<'p>(&self, method: &Method, path: &'p str) -> Found<'p> {
+        let Some(path) = path.strip_prefix('/').filter(|_| !self.routes.is_empty()) else {
+            return Found::Nothing;
+        };
+        let mut segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+        let mut verbs = Vec::new();
+        let whole = segments.last().copied();
+        if let Some((before, custom)) = whole.and_then(|last| last.rsplit_once(':'))
+            && let Some(last) = segments.last_mut()
+        {
+            *last = before;
+            if let Some(route) = self.search(&self.root, &segments, Some(custom), method, &mut verbs) {
+                return Found::Route(route, segments);
+            }
+        }
+        if let (Some(last), Some(whole)) = (segments.last_mut(), whole) {
+            *last = whole;
+        }
+        match self.search(&self.root, &segments, None, method, &mut verbs) {
+            Some(route) => Found::Route(route, segments),
+            None if verbs.is_empty() => Found::Nothing,
+            None => {
+                verbs.sort_unstable();
+                verbs.dedup();
+                Found::Verbs(verbs)
+            }
+        }
+    }
+
+    /// Visits each node at most once: a path has one way to each.
+    fn search(
+        &self,
+        node: &Node,
+        segments: &[&str],
+        custom: Option<&str>,
+        method: &Method,
+        verbs: &mut Vec<&'static str>,
+    ) -> Option<usize> {
+        if let Some((first, rest)) = segments.split_first() {
+            // Escapes of characters that need none are allowed.
+            let decoded = if first.contains('%') { percent::decode(first, false).ok() } else { None };
+            let literal = node.literals.get(decoded.as_deref().unwrap_or(first));
+            let any = node.any.as_deref().filter(|_| !first.is_empty());
+            for next in literal.into_iter().chain(any) {
+                if let Some(route) = self.search(next, rest, custom, method, verbs) {
+                    return Some(route);
+                }
+            }
+        }
+        let ends = if segments.is_empty() { &node.ends[..] } else { &[] };
+        for end in ends.iter().chain(&node.rests).filter(|end| end.custom.as_deref() == custom) {
+            if end.verb == method.as_str() || end.verb == "*" || (end.verb == "GET" && method == Method::HEAD)
+            {
+                return Some(end.route);
+            }
+            verbs.push(end.verb);
+        }
+        None
+    }
+}
+
+impl Route {
+    fn new(
+        method: MethodId,
+        name: String,
+        kind: Kind,
+        rule: HttpRule,
+        schema: &Schema,
+    ) -> Result<Route, String> {
+        let wrong = |what: String| format!("{name}: {} {}: {what}", rule.verb, rule.path);
+        let template = Template::parse(rule.path).map_err(|what| format!("{name}: {what}"))?;
+        let (service, short) = name.split_once('/').unwrap_or((&name, ""));
+        let described = schema.pool.service_by_name(service).and_then(|service| service.method(short));
+        let described = described
+            .ok_or_else(|| wrong("paths need a descriptor of the service, and it has none".to_owned()))?;
+        let (input, output) = (described.input(), described.output());
+        let mut variables = Vec::new();
+        for variable in &template.variables {
+            let target = schema.target(input, &variable.field);
+            let target = target.map_err(|what| wrong(format!("`{}`: {what}", variable.field)))?;
+            if target.is_repeated {
+                return Err(wrong(format!("`{}` is repeated: it cannot be in a path", variable.field)));
+            }
+            variables.push(target);
+        }
+        let whole = schema.pool.message(input).full_name() == HTTP_BODY;
+        let (body, is_raw) = match rule.body {
+            "" => (Body::None, false),
+            "*" => (Body::All, whole),
+            field => {
+                let field = own_field(schema, input, field).map_err(wrong)?;
+                (Body::Field(field.json_name().to_owned()), is_http_body(schema, field))
+            }
+        };
+        if matches!(kind, Kind::Bidi | Kind::ClientStream) && (rule.body != "*" || !variables.is_empty()) {
+            return Err(wrong(
+                "a stream of requests needs body \"*\" and a path without variables".to_owned(),
+            ));
+        }
+        let reply = match rule.response_body {
+            "" => Answer::whole(schema, output),
+            field => {
+                let field = own_field(schema, output, field).map_err(wrong)?;
+                let default = default_json(field.kind());
+                Answer {
+                    field: Some((field.json_name().to_owned(), default)),
+                    is_raw: is_http_body(schema, field),
+                }
+            }
+        };
+        Ok(Route { method, rule, template, variables, body, input, is_raw, reply, name })
+    }
+
+    /// The values of the variables as text, in their order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for escapes that are none.
+    pub(super) fn texts(&self, segments: &[&str]) -> Result<Vec<String>> {
+        let text = |variable: &switchboard_wire::http_rule::Variable| {
+            let last = variable.first + variable.count;
+            let is_rest = self.template.segments.get(last - 1) == Some(&Segment::Rest);
+            let last = if is_rest { segments.len() } else { last };
+            match variable.is_single {
+                true => percent::decode(segments[variable.first], false),
+                false => percent::decode(&segments[variable.first..last].join("/"), true),
+            }
+        };
+        self.template.variables.iter().map(text).collect()
+    }
+}
+
+impl Answer {
+    /// A whole message.
+    pub(super) fn whole(schema: &Schema, output: MessageIndex) -> Answer {
+        Answer { field: None, is_raw: schema.pool.message(output).full_name() == HTTP_BODY }
+    }
+}
+
+fn own_field<'s>(
+    schema: &'s Schema,
+    message: MessageIndex,
+    name: &str,
+) -> Result<&'s FieldDescriptor, String> {
+    let message = schema.pool.message(message);
+    let field = message.field_by_name(name);
+    field.ok_or_else(|| format!("{} has no field `{name}`", message.full_name()))
+}
+
+fn is_http_body(schema: &Schema, field: &FieldDescriptor) -> bool {
+    match field.kind() {
+        FieldKind::Singular(SingularKind::Message(message)) => {
+            schema.pool.message(message).full_name() == HTTP_BODY
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

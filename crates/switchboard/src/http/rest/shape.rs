@@ -1,0 +1,101 @@
+//! What of a reply's message is answered with: all or a field of it, with or without defaults.
+
+use super::{fields::Schema, routes::Answer};
+use crate::server::Shared;
+use buffa::editions::FieldPresence;
+use buffa_descriptor::{FieldKind, MessageIndex, MethodDescriptor, ScalarType, SingularKind};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use switchboard_wire::MethodId;
+
+/// What is done with the replies of one call.
+pub(super) struct Shape {
+    shared: Arc<Shared>,
+    route: Option<usize>,
+    /// Fields of this message are printed with their defaults.
+    defaults: Option<MessageIndex>,
+}
+
+impl Shape {
+    /// None if messages stay as they are.
+    pub(super) fn of(shared: &Arc<Shared>, route: Option<usize>, method: MethodId) -> Option<Shape> {
+        let rest = &shared.rest;
+        let has_field = route.is_some_and(|index| rest.routes.routes[index].reply.field.is_some());
+        let defaults = rest.options.print_defaults.then(|| {
+            let name = shared.table.full_name(method);
+            let (service, method) = name.split_once('/')?;
+            let service = rest.schema.as_ref()?.pool.service_by_name(service)?;
+            service.method(method).map(MethodDescriptor::output)
+        });
+        let shape = Shape { shared: shared.clone(), route, defaults: defaults.flatten() };
+        (has_field || shape.defaults.is_some()).then_some(shape)
+    }
+
+    /// # Errors
+    /// For what is no JSON, which handlers do not write.
+    pub(super) fn apply(&self, message: &[u8]) -> Result<Bytes, String> {
+        let rest = &self.shared.rest;
+        let mut value: Value = serde_json::from_slice(message).map_err(|error| error.to_string())?;
+        if let (Some(index), Some(schema)) = (self.defaults, &rest.schema) {
+            fill(schema, index, &mut value);
+        }
+        let answer = self.route.map(|index| &rest.routes.routes[index].reply);
+        let Some(Answer { field: Some((field, default)), .. }) = answer else {
+            return Ok(value.to_string().into());
+        };
+        Ok(value.get(field).map_or_else(|| (*default).into(), |value| value.to_string().into()))
+    }
+}
+
+/// Adds the defaults of fields that are not there.
+fn fill(schema: &Schema, message: MessageIndex, value: &mut Value) {
+    let message = schema.pool.message(message);
+    let Value::Object(object) = value else { return };
+    if message.full_name().starts_with("google.protobuf.") {
+        return;
+    }
+    for field in message.fields() {
+        let inner = match field.kind() {
+            FieldKind::Singular(SingularKind::Message(inner))
+            | FieldKind::List(SingularKind::Message(inner))
+            | FieldKind::Map { value: SingularKind::Message(inner), .. } => Some(inner),
+            _ => None,
+        };
+        match (object.get_mut(field.json_name()), inner) {
+            (Some(Value::Array(items)), Some(inner)) => {
+                items.iter_mut().for_each(|item| fill(schema, inner, item));
+            }
+            (Some(Value::Object(entries)), Some(inner)) if matches!(field.kind(), FieldKind::Map { .. }) => {
+                entries.values_mut().for_each(|entry| fill(schema, inner, entry));
+            }
+            (Some(value), Some(inner)) => fill(schema, inner, value),
+            (Some(_), None) => {}
+            (None, _) => {
+                let default = match field.kind() {
+                    FieldKind::Singular(_) if field.presence() != FieldPresence::Implicit => continue,
+                    FieldKind::Singular(SingularKind::Enum(index)) => {
+                        let first = schema.pool.enumeration(index).value(0);
+                        first.map_or_else(|| json!(0), |first| json!(first.name()))
+                    }
+                    kind => serde_json::from_str(default_json(kind)).unwrap_or_default(),
+                };
+                object.insert(field.json_name().to_owned(), default);
+            }
+        }
+    }
+}
+
+/// The JSON of a field's default; that of enums as a number, which is their other form.
+pub(super) fn default_json(kind: FieldKind) -> &'static str {
+    use ScalarType::{Bool, Bytes, Fixed64, Int64, Sfixed64, Sint64, String, Uint64};
+    match kind {
+        FieldKind::List(_) => "[]",
+        FieldKind::Map { .. } => "{}",
+        FieldKind::Singular(SingularKind::Message(_)) => "null",
+        FieldKind::Singular(SingularKind::Scalar(Bool)) => "false",
+        FieldKind::Singular(SingularKind::Scalar(Bytes | String)) => "\"\"",
+        FieldKind::Singular(SingularKind::Scalar(Fixed64 | Int64 | Sfixed64 | Sint64 | Uint64)) => "\"0\"",
+        FieldKind::Singular(_) => "0",
+    }
+}
