@@ -1,0 +1,14 @@
+//! The services that foreign test suites call, written as any service of Switchboard is.
+//!
+//! [`connect`] is called by the conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
+
+pub mod connect;
+
+/// Generated from `proto/`.
+#[allow(missing_docs, reason = "generated")]
+pub mod proto {
+    /// Package `connectrpc.conformance.v1`.
+    pub mod connect {
+        switchboard::include_proto!("connectrpc.conformance.v1");
+    }
+}
