@@ -144,7 +144,7 @@ impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
     pub fn one(message: Bytes, cx: Cx) -> Reply {
-        let ReplyMetadata { head, trailers } = cx.reply.cell().take();
+        let ReplyMetadata { head, trailers } = cx.reply.into_metadata();
         Reply { metadata: head, trailers, body: ReplyBody::One(message) }
     }
 
@@ -239,6 +239,16 @@ impl Place {
         match self {
             Place::Here(cell) => cell,
             Place::Shared(cell) => cell,
+        }
+    }
+
+    fn into_metadata(self) -> ReplyMetadata {
+        match self {
+            Place::Here(ReplyCell(cell)) => {
+                let reply = cell.into_inner().unwrap_or_else(PoisonError::into_inner);
+                reply.map_or_else(ReplyMetadata::default, |reply| *reply)
+            }
+            Place::Shared(cell) => cell.take(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The service of Connect's conformance suite: requests say how they are to be answered, replies what was seen.
 
 use crate::proto::connect::{
-    BidiStreamRequest, BidiStreamResponse, ClientStreamRequest, ClientStreamResponse, ConformancePayload,
-    ConformanceService, Error, Header, IdempotentUnaryRequest, IdempotentUnaryResponse, ServerStreamRequest,
-    ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse, UnaryResponseDefinition,
-    UnimplementedRequest, UnimplementedResponse, __buffa::oneof::unary_response_definition::Response,
-    conformance_payload::RequestInfo,
+    __buffa::oneof::unary_response_definition::Response, BidiStreamRequest, BidiStreamResponse,
+    ClientStreamRequest, ClientStreamResponse, ConformancePayload, ConformanceService, Error, Header,
+    IdempotentUnaryRequest, IdempotentUnaryResponse, ServerStreamRequest, ServerStreamResponse,
+    StreamResponseDefinition, UnaryRequest, UnaryResponse, UnaryResponseDefinition, UnimplementedRequest,
+    UnimplementedResponse, conformance_payload::RequestInfo,
 };
 use buffa::{Message, MessageField, MessageName};
 use buffa_types::google::protobuf::Any;
@@ -74,7 +74,8 @@ impl ConformanceService for Obedient {
         for data in definition.response_data {
             pause(definition.response_delay_ms).await;
             let payload = payload(data, seen.take());
-            out.send(ServerStreamResponse { payload: MessageField::some(payload), ..Default::default() }).await?;
+            out.send(ServerStreamResponse { payload: MessageField::some(payload), ..Default::default() })
+                .await?;
         }
         definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen)))
     }
@@ -108,7 +109,8 @@ impl ConformanceService for Obedient {
                     _ => RequestInfo { requests, ..Default::default() },
                 };
                 let payload = payload(data, Some(seen));
-                out.send(BidiStreamResponse { payload: MessageField::some(payload), ..Default::default() }).await?;
+                out.send(BidiStreamResponse { payload: MessageField::some(payload), ..Default::default() })
+                    .await?;
                 sent += 1;
             }
         }
@@ -117,7 +119,8 @@ impl ConformanceService for Obedient {
         for data in left {
             pause(definition.response_delay_ms).await;
             let payload = payload(data, seen.take());
-            out.send(BidiStreamResponse { payload: MessageField::some(payload), ..Default::default() }).await?;
+            out.send(BidiStreamResponse { payload: MessageField::some(payload), ..Default::default() })
+                .await?;
         }
         definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen)))
     }

@@ -1,8 +1,10 @@
 //! The services that foreign test suites call, written as any service of Switchboard is.
 //!
-//! [`connect`] is called by the conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
+//! [`connect`] is called by the conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web; [`grpc`] by
+//! the interop clients that every gRPC implementation brings.
 
 pub mod connect;
+pub mod grpc;
 
 /// Generated from `proto/`.
 #[allow(missing_docs, reason = "generated")]
@@ -10,5 +12,9 @@ pub mod proto {
     /// Package `connectrpc.conformance.v1`.
     pub mod connect {
         switchboard::include_proto!("connectrpc.conformance.v1");
+    }
+    /// Package `grpc.testing`.
+    pub mod grpc {
+        switchboard::include_proto!("grpc.testing");
     }
 }
