@@ -4,7 +4,8 @@
 //! [`dispatch`] hands each call to the same handlers that the native wire reaches. Health and reflection are
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
-//! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
+//! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
+//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
 //!
 //! # What a call costs
 //!
@@ -32,9 +33,12 @@ mod body;
 mod connection;
 mod convert;
 mod dispatch;
+mod refusal;
 mod replies;
 mod requests;
+mod reword;
 mod standard;
+mod text;
 mod ticket;
 mod trailers;
 
