@@ -5,7 +5,8 @@
 //! ask before they let pages of other origins call is answered by [`cors`] for all of them. Health and reflection are
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
-//! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
+//! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
+//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
 //!
 //! # What a call costs
 //!
@@ -18,8 +19,9 @@
 //! # Metadata and streams
 //!
 //! A reply's head goes out before its first message. A handler that waits before it sends anything has its
-//! head sent early, because callers may wait for it: at once if it set metadata or if the caller streams too,
-//! else after a tenth of a second. Metadata that is set later goes with the trailers, so that none is lost.
+//! head sent early, because callers may wait for it: at once if it set metadata, else after a tenth of a second,
+//! so that a handler can set metadata when it has read the first message. Metadata that is set later goes with the
+//! trailers, so that none is lost. What a unary handler set before it failed goes with its error.
 //!
 //! # Limits
 //!
@@ -33,10 +35,13 @@ mod connection;
 mod convert;
 mod cors;
 mod dispatch;
+mod refusal;
 mod replies;
 mod requests;
 mod rest;
+mod reword;
 mod standard;
+mod text;
 mod ticket;
 mod trailers;
 

@@ -13,8 +13,6 @@ use ::http::{
     },
 };
 use bytes::Bytes;
-use connectrpc::ConnectRpcBody;
-use http_body_util::Full;
 use std::{sync::Arc, time::Duration};
 
 /// What browsers ask of callers in the dialects, beside what a page sets itself.
@@ -158,8 +156,7 @@ impl Cors {
 
     fn preflight(&self, origin: &HeaderValue) -> Response<Reply> {
         let text = if self.allows(origin) { "" } else { "this origin is not allowed (Server::cors)\n" };
-        let body = ConnectRpcBody::Full(Full::new(Bytes::from_static(text.as_bytes())));
-        let mut response = Response::new(Reply::new(body, None));
+        let mut response = Response::new(Reply::whole(Bytes::from_static(text.as_bytes())));
         *response.status_mut() = if text.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::FORBIDDEN };
         let headers = response.headers_mut();
         for name in [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_REQUEST_HEADERS] {

@@ -1,6 +1,7 @@
 //! HTTP/1.1 byte by byte, and what clients of a library never send.
 
 use crate::service::start;
+use base64::Engine;
 use std::time::Duration;
 use switchboard::{Limit, Running};
 use tokio::{
@@ -108,6 +109,64 @@ async fn odd_requests_get_their_http_status() {
     while running.stats().protocol_errors < 2 {
         tokio::task::yield_now().await;
     }
+}
+
+/// All chunks of a body.
+async fn whole_body(stream: &mut TcpStream) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let part = chunk(stream).await;
+        if part.is_empty() {
+            return body;
+        }
+        body.extend(part);
+    }
+}
+
+#[tokio::test]
+async fn grpc_web_text_is_base64_both_ways() {
+    let (_, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    // StringValue "you", each part padded by itself, as browsers may flush it.
+    let asked = base64::engine::general_purpose::STANDARD.encode(b"\0\0\0\0\x05\x0a")
+        + &base64::engine::general_purpose::STANDARD.encode(b"\x03you");
+    for kind in ["application/grpc-web-text", "application/grpc-web-text+proto", "Application/gRPC-Web-Text"]
+    {
+        stream.write_all(&post("/test.v1.Echo/Say", kind, asked.as_bytes())).await.unwrap();
+        let (head, _) = answer(&mut stream).await;
+        let kind = kind.to_lowercase();
+        assert!(
+            head.starts_with("http/1.1 200") && head.contains(&format!("content-type: {kind}\r\n")),
+            "{head}"
+        );
+        let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+        assert_eq!(unpadded(&body), b"\0\0\0\0\x0b\x0a\x09hello you\x80\0\0\0\x10grpc-status: 0\r\n");
+    }
+    stream
+        .write_all(&post("/test.v1.Echo/Count", "application/grpc-web-text", asked.as_bytes()))
+        .await
+        .unwrap();
+    answer(&mut stream).await;
+    let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+    let body = unpadded(&body);
+    assert!(body.starts_with(b"\0\0\0\0\x03\x0a\x011"), "{body:?}");
+    assert!(String::from_utf8_lossy(&body).contains("x-end: bye"), "{body:?}");
+
+    for wrong in ["!!!!", "AAAAA"] {
+        stream
+            .write_all(&post("/test.v1.Echo/Say", "application/grpc-web-text", wrong.as_bytes()))
+            .await
+            .unwrap();
+        answer(&mut stream).await;
+        let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+        assert!(String::from_utf8_lossy(&unpadded(&body)).contains("base64"), "{body}");
+    }
+}
+
+/// Decodes base64 that was padded part by part.
+fn unpadded(text: &str) -> Vec<u8> {
+    let groups = text.as_bytes().chunks(4);
+    groups.flat_map(|group| base64::engine::general_purpose::STANDARD.decode(group).unwrap()).collect()
 }
 
 #[tokio::test]

@@ -12,9 +12,8 @@ use ::http::{
 };
 use base64::Engine as _;
 use bytes::Bytes;
-use connectrpc::{CompressionRegistry, ConnectError, ConnectRpcBody, EncodedResponse};
+use connectrpc::{CompressionRegistry, ConnectError, EncodedResponse};
 use http_body::{Body, Frame};
-use http_body_util::Full;
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
@@ -140,7 +139,7 @@ pub(super) fn one(reply: EncodedResponse, wanted: &Wanted<'_>) -> Result<Respons
 
 /// A response whose body is known.
 pub(super) fn whole(body: Bytes, kind: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Reply::new(ConnectRpcBody::Full(Full::new(body)), None));
+    let mut response = Response::new(Reply::whole(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
