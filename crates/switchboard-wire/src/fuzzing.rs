@@ -6,10 +6,12 @@
 mod choices;
 mod conversation;
 mod machines;
+mod websocket;
 
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use machines::{client_input, server_input};
+pub use websocket::{websocket_conversation, websocket_input};
 
 use crate::{
     Metadata,

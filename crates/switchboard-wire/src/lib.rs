@@ -6,8 +6,9 @@
 //!
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks).
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455).
 
+mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod input;
@@ -18,6 +19,7 @@ pub mod native;
 pub mod outbox;
 pub mod sniff;
 pub mod status;
+pub mod websocket;
 pub mod wire;
 
 pub use input::Input;
