@@ -108,7 +108,7 @@ impl<'a> Generator<'a> {
         paths: &CodeGenContext<'_>,
         root: &BTreeSet<String>,
     ) -> Result<Vec<(&'s FileDescriptorProto, usize, Service)>, Error> {
-        let reader = Reader { paths, root, owned: self.owned };
+        let reader = Reader { paths, root, owned: self.owned, schema: self.schema };
         let mut services = Vec::new();
         for file in self.schema.files_of(package) {
             let read = reader.services(file)?;

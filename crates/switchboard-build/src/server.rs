@@ -26,7 +26,10 @@ fn info(service: &Service) -> TokenStream {
             method.idempotency.as_ref().map(|level| quote!(.idempotency(::switchboard::Idempotency::#level)));
         let oneway = method.oneway.then(|| quote!(.oneway()));
         let spawn = method.spawn.then(|| quote!(.spawn()));
-        quote!(::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn)
+        let params = method.fields.as_ref().map(|names| {
+            quote!(.params(::switchboard::Params::Fields(&[#(#names),*])))
+        });
+        quote!(::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn #params)
     });
     quote! {
         #doc

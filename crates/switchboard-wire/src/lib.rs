@@ -6,12 +6,13 @@
 //!
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455).
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`].
 
 mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod input;
+pub mod jsonrpc;
 pub mod limits;
 pub mod metadata;
 pub mod method;
@@ -25,7 +26,7 @@ pub mod wire;
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
-pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, ServiceInfo};
+pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, ServiceInfo};
 pub use outbox::Outbox;
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Fatal};

@@ -35,12 +35,32 @@ pub struct MethodInfo {
     pub spawn: bool,
     /// What a second try does.
     pub idempotency: Idempotency,
+    /// The parts of a request message in order, for wires that send them without names.
+    pub params: Params,
+}
+
+/// The parts of a request message in order, by their names in JSON.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Params {
+    /// The arguments of a method of a Rust trait; a message is always an object of them.
+    Arguments(&'static [&'static str]),
+    /// The fields of a protobuf message, by their numbers.
+    Fields(&'static [&'static str]),
+    /// Nobody said.
+    Unknown,
 }
 
 impl MethodInfo {
     /// A method of this name and kind, nothing special about it.
     pub const fn new(name: &'static str, kind: Kind) -> MethodInfo {
-        MethodInfo { name, kind, oneway: false, spawn: false, idempotency: Idempotency::Unknown }
+        MethodInfo {
+            name,
+            kind,
+            oneway: false,
+            spawn: false,
+            idempotency: Idempotency::Unknown,
+            params: Params::Unknown,
+        }
     }
 
     /// Marks it one-way.
@@ -61,6 +81,13 @@ impl MethodInfo {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
+        self
+    }
+
+    /// Names the parts of its request message.
+    #[must_use]
+    pub const fn params(mut self, params: Params) -> MethodInfo {
+        self.params = params;
         self
     }
 }

@@ -33,6 +33,11 @@ fn decisions_of_the_sniffer_are_final() {
 }
 
 #[test]
+fn jsonrpc_takes_any_bytes() {
+    check(fuzzing::jsonrpc_input);
+}
+
+#[test]
 fn websocket_takes_any_bytes() {
     check(fuzzing::websocket_input);
 }

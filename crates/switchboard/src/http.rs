@@ -31,11 +31,13 @@ mod body;
 mod connection;
 mod convert;
 mod dispatch;
+mod jsonrpc;
 mod replies;
 mod requests;
 mod standard;
 mod ticket;
 mod trailers;
+mod websocket;
 
 pub(crate) use connection::serve;
 pub(crate) use standard::Standard;

@@ -39,7 +39,7 @@ pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 pub use switchboard_wire::{
-    Code, Codec, Detail, Idempotency, Kind, Metadata, MethodInfo, Origin, Retry, ServiceInfo, Status,
+    Code, Codec, Detail, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry, ServiceInfo, Status,
 };
 
 /// What calls and handlers return.

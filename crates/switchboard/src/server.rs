@@ -35,6 +35,7 @@ pub struct Server {
     listeners: Vec<(String, Vec<(Limit, u64)>)>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
+    websocket_origins: Vec<String>,
     mistakes: Vec<Error>,
 }
 
@@ -52,6 +53,7 @@ impl Server {
             listeners: Vec::new(),
             limits: Limits::default(),
             method_limits: Vec::new(),
+            websocket_origins: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -97,6 +99,13 @@ impl Server {
             self.mistakes.push(error);
         }
         self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
+        self
+    }
+
+    /// Lets web pages of these origins open WebSockets, `https://app.example`, or of all with `*`; pages that came
+    /// from the same host and port may always. Callers that are no browsers are not concerned.
+    pub fn websocket_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Server {
+        self.websocket_origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
@@ -157,6 +166,8 @@ impl Server {
             parked: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             open: Mutex::default(),
+            #[cfg(feature = "http")]
+            websocket_origins: self.websocket_origins,
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(false),
             #[cfg(feature = "http")]
@@ -285,6 +296,9 @@ pub(crate) struct Shared {
     pub(crate) parked: AtomicUsize,
     pub(crate) draining: AtomicBool,
     open: Mutex<HashMap<u64, Open>>,
+    /// Of pages that may open WebSockets.
+    #[cfg(feature = "http")]
+    pub(crate) websocket_origins: Vec<String>,
     #[cfg(feature = "http")]
     pub(crate) drain_http: watch::Sender<bool>,
     /// What HTTP connections share; made by the first.

@@ -81,6 +81,10 @@ pub(crate) struct Connection<W> {
     held: bool,
     /// No more bytes come in: the peer closed its side, or the machine is finished.
     deaf: bool,
+    /// When the last words were said.
+    closing: Option<Instant>,
+    /// The peer is to answer them.
+    awaits_close: bool,
 }
 
 enum Read {
@@ -137,6 +141,8 @@ impl<W: ServerWire> Connection<W> {
             draining: None,
             held: false,
             deaf: false,
+            closing: None,
+            awaits_close: false,
             settings,
             shared,
         }
@@ -174,7 +180,12 @@ impl<W: ServerWire> Connection<W> {
                     break;
                 }
                 Read::Held if flushed && !self.is_full() => continue,
-                Read::Over if self.out.is_empty() && self.calls.len() == 0 => return Poll::Ready(()),
+                Read::Over if self.out.is_empty() && self.calls.len() == 0 => {
+                    if self.lingers(cx) {
+                        break;
+                    }
+                    return Poll::Ready(());
+                }
                 _ if !self.out.is_empty() && flushed => continue,
                 _ => break,
             }
@@ -182,11 +193,29 @@ impl<W: ServerWire> Connection<W> {
         if self
             .draining
             .is_some_and(|began| self.calls.len() == 0 && self.out.is_empty() && self.now > began + LINGER)
+            && !self.closes(cx)
         {
             return Poll::Ready(());
         }
         self.rest();
         self.arm(cx)
+    }
+
+    /// Says the last words of a drained connection; whether there is something to wait for before it ends.
+    fn closes(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.closing.is_none() && self.wire.close(&mut self.out) {
+            self.closing = Some(self.now);
+            self.awaits_close = true;
+            return self.flush(cx, false).is_ok();
+        }
+        self.lingers(cx)
+    }
+
+    /// Whether the peer still has to answer the machine's last words, or the transport has some of its own.
+    fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
+        let began = *self.closing.get_or_insert(self.now);
+        self.now <= began + LINGER
+            && (self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending())
     }
 
     /// Reads once and handles what came.
@@ -218,11 +247,7 @@ impl<W: ServerWire> Connection<W> {
                 if self.deaf { Read::Over } else { Read::Some }
             }
             Poll::Ready(_) => {
-                // The peer is gone: nobody waits for the calls in flight.
-                self.deaf = true;
-                for index in self.calls.all() {
-                    self.forget(index);
-                }
+                self.hang_up();
                 Read::Over
             }
         }
@@ -231,7 +256,7 @@ impl<W: ServerWire> Connection<W> {
     /// Whether more waits to be written than one peer may have waiting.
     #[inline]
     fn is_full(&self) -> bool {
-        self.out.len() > self.settings.outbox_bytes_max()
+        self.out.len() + self.wire.held() > self.settings.outbox_bytes_max()
     }
 
     /// Takes every whole unit from the input, as long as the peer takes the answers.
@@ -262,15 +287,21 @@ impl<W: ServerWire> Connection<W> {
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
-                    self.deaf = true;
-                    for index in self.calls.all() {
-                        self.forget(index);
-                    }
+                    self.hang_up();
                     break;
                 }
             }
         }
         self.input = input.into_buffer();
+    }
+
+    /// Nothing more comes from the peer, and nobody waits for the calls in flight.
+    fn hang_up(&mut self) {
+        self.deaf = true;
+        self.awaits_close = false;
+        for index in self.calls.all() {
+            self.forget(index);
+        }
     }
 
     #[inline]
@@ -302,7 +333,8 @@ impl<W: ServerWire> Connection<W> {
                 }
                 self.wire.end(id, Err(&status), &mut self.out);
             }
-            ServerEvent::Pong => {}
+            ServerEvent::Pong | ServerEvent::Handled => {}
+            ServerEvent::Closed => self.hang_up(),
         }
     }
 
@@ -317,6 +349,9 @@ impl<W: ServerWire> Connection<W> {
         }
         let idle = self.settings.idle_timeout();
         let mut silent = self.last_read + idle;
+        if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() {
+            silent = self.now + idle;
+        }
         if silent <= self.now {
             let pinged = match self.pinged {
                 Some(pinged) => pinged,
@@ -398,7 +433,7 @@ impl<W: ServerWire> Connection<W> {
             let calm = self.now + CALM;
             self.alarm = Some(self.alarm.map_or(calm, |alarm| alarm.min(calm)));
         }
-        if self.draining.is_some() && self.calls.len() == 0 {
+        if self.draining.is_some() && self.calls.len() == 0 || self.closing.is_some() {
             let linger = self.now + LINGER;
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
         }

@@ -290,3 +290,11 @@ pub async fn served(address: &str) -> (switchboard::Running, Channel, Arc<Seen>)
     let channel = Channel::connect(&running.url()).await.expect("connect");
     (running, channel, seen)
 }
+
+/// A served probe and a channel to it over a WebSocket.
+pub async fn served_over_websocket() -> (switchboard::Running, Channel, Arc<Seen>) {
+    let (running, _, seen) = served("tcp://127.0.0.1:0").await;
+    let url = running.url().replace("tcp://", "ws://") + "/some/path";
+    let channel = Channel::connect(&url).await.expect("connect");
+    (running, channel, seen)
+}
