@@ -46,6 +46,7 @@ const RESERVED: [&str; 21] = [
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
         || name.starts_with("connect-")
+        || name.starts_with("sec-websocket-")
         || name.starts_with(':')
         || RESERVED.binary_search(&name).is_ok()
 }

@@ -35,6 +35,7 @@ pub static PROBE: ServiceInfo = ServiceInfo {
         MethodInfo::new("Block", Kind::Unary),
         MethodInfo::new("Tally", Kind::ClientStream),
         MethodInfo::new("Mirror", Kind::Unary),
+        MethodInfo::new("Meta", Kind::Unary),
     ],
     descriptor: &[],
 };
@@ -229,6 +230,11 @@ impl Service for Probe {
             12 => {
                 let (bytes, cx) = call.into_one()?;
                 Ok(Reply::one(bytes, cx))
+            }
+            13 => {
+                let (_, cx) = call.into_one()?;
+                let names: Vec<String> = cx.metadata().iter().map(|(name, _)| name.to_string()).collect();
+                Ok(Reply::one(encode(&names, codec)?, cx))
             }
             other => Err(Status::unimplemented(format!("no method number {other}"))),
         }
