@@ -16,11 +16,13 @@ use crate::process::{self, Failure, Workspace};
 pub(crate) enum Peer {
     Curl,
     Grpcurl,
+    /// A folder of packages for Node.
+    Node,
     /// Python with grpcio and its tools.
     Python,
 }
 
-const ALL: [Peer; 3] = [Peer::Curl, Peer::Grpcurl, Peer::Python];
+const ALL: [Peer; 4] = [Peer::Curl, Peer::Grpcurl, Peer::Node, Peer::Python];
 
 const GRPCURL: &str = "github.com/fullstorydev/grpcurl/cmd/grpcurl";
 const GRPCURL_VERSION: &str = "v1.9.4";
@@ -31,6 +33,7 @@ const ATTEMPTS: usize = 2;
 /// The peers of one run; each is looked for once.
 pub(crate) struct Peers {
     folder: PathBuf,
+    node_packages: PathBuf,
     requirements: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
 }
@@ -40,6 +43,7 @@ impl Peers {
         let folder = std::env::var_os("SWITCHBOARD_PEERS").filter(|folder| !folder.is_empty());
         Self {
             folder: folder.map_or_else(|| workspace.root.join(".peers"), PathBuf::from),
+            node_packages: workspace.root.join("interop/node/package.json"),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             known: RefCell::default(),
         }
@@ -72,6 +76,7 @@ impl Peers {
         let found = match peer {
             Peer::Curl => curl(),
             Peer::Grpcurl => self.grpcurl(),
+            Peer::Node => self.node(),
             Peer::Python => self.python(),
         };
         let found = found.map_err(|failure| Failure::new(format!("{}: {failure}", peer.name())));
@@ -97,14 +102,34 @@ impl Peers {
         Ok(program)
     }
 
+    fn node(&self) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join("node");
+        let packages = folder.join("node_modules");
+        let stamp = folder.join("installed.json");
+        let wanted = read(&self.node_packages)?;
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && packages.is_dir() {
+            return absolute(&packages);
+        }
+        if let Some(missing) = ["node", "npm"].into_iter().find(|program| !process::is_in_path(program)) {
+            return Err(Failure::new(format!("{missing} is not installed")));
+        }
+        create(&folder)?;
+        write(&folder.join("package.json"), &wanted)?;
+        attempt(|| {
+            let install = ["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"];
+            process::run(Command::new("npm").args(install).current_dir(&folder))
+        })?;
+        write(&stamp, &wanted)?;
+        absolute(&packages)
+    }
+
     fn python(&self) -> Result<PathBuf, Failure> {
         let folder = self.folder.join("python");
         let program = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
-        let wanted = fs::read_to_string(&self.requirements)
-            .map_err(|error| Failure::new(format!("{}: {error}", self.requirements.display())))?;
+        let wanted = read(&self.requirements)?;
         // The import notices an environment whose interpreter was replaced since.
-        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools"];
+        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools, jsonrpcclient, websockets"];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()
         {
@@ -123,7 +148,7 @@ impl Peers {
             process::run(Command::new(&program).args(install).arg(&self.requirements))
         })?;
         process::output(Command::new(&program).args(imports))?;
-        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))?;
+        write(&stamp, &wanted)?;
         Ok(program)
     }
 }
@@ -133,6 +158,7 @@ impl Peer {
         match self {
             Self::Curl => "curl",
             Self::Grpcurl => "grpcurl",
+            Self::Node => "Node with jayson and ws",
             Self::Python => "Python with grpcio",
         }
     }
@@ -175,6 +201,14 @@ fn attempt(install: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
         result = install();
     }
     result
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
 fn create(folder: &Path) -> Result<(), Failure> {

@@ -93,9 +93,19 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Http),
     },
     Step {
+        name: "interop-jsonrpc",
+        about: "JSON-RPC from jayson and Python's jsonrpcclient, over HTTP, TCP and WebSocket",
+        check: |run| interop::run(run, Suite::JsonRpc),
+    },
+    Step {
         name: "interop-native",
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),
+    },
+    Step {
+        name: "interop-websocket",
+        about: "WebSocket from Python's websockets and Node's ws, and the client for browsers",
+        check: |run| interop::run(run, Suite::WebSocket),
     },
 ];
 

@@ -42,6 +42,8 @@ const FLUSH_BYTES: usize = 64 << 10;
 const PARTS_MAX: usize = 64;
 /// After so long without traffic a connection gives back what its calls used.
 const CALM: Duration = Duration::from_secs(1);
+/// Reads of a turn that are thrown away, so that neighbours get theirs.
+const DISCARDS_MAX: usize = 16;
 /// After the last reply of a draining connection, how long the client gets to close it.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -85,6 +87,8 @@ pub(crate) struct Connection<W> {
     closing: Option<Instant>,
     /// The peer is to answer them.
     awaits_close: bool,
+    /// What the peer still sends is of no interest.
+    discards: bool,
 }
 
 enum Read {
@@ -143,6 +147,7 @@ impl<W: ServerWire> Connection<W> {
             deaf: false,
             closing: None,
             awaits_close: false,
+            discards: false,
             settings,
             shared,
         }
@@ -211,11 +216,36 @@ impl<W: ServerWire> Connection<W> {
         self.lingers(cx)
     }
 
-    /// Whether the peer still has to answer the machine's last words, or the transport has some of its own.
+    /// Whether there is something to wait for before the connection ends: the peer's answer to the machine's last words,
+    /// those of the transport, or what the peer still sends after a mistake. Bytes that nobody has read would make the
+    /// system throw away the last ones that we wrote.
     fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
         let began = *self.closing.get_or_insert(self.now);
-        self.now <= began + LINGER
-            && (self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending())
+        if self.now > began + LINGER {
+            return false;
+        }
+        if self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending() {
+            return true;
+        }
+        for _ in 0..DISCARDS_MAX {
+            if !self.discards {
+                return false;
+            }
+            self.input.clear();
+            if self.input.capacity() == 0 {
+                self.input = net::lend();
+            }
+            match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => {
+                    self.input.clear();
+                    return true;
+                }
+                Poll::Ready(Ok(n)) if n > 0 => {}
+                Poll::Ready(_) => self.discards = false,
+            }
+        }
+        cx.waker().wake_by_ref();
+        true
     }
 
     /// Reads once and handles what came.
@@ -287,6 +317,7 @@ impl<W: ServerWire> Connection<W> {
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
+                    self.discards = true;
                     self.hang_up();
                     break;
                 }
