@@ -103,7 +103,7 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Native),
     },
     Step {
-        name: "interop-websocket",
+        name: "interop-ws",
         about: "WebSocket from Python's websockets and Node's ws, and the client for browsers",
         check: |run| interop::run(run, Suite::WebSocket),
     },

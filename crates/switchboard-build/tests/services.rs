@@ -36,7 +36,13 @@ service Names {
   rpc All(Outer.Inner) returns (Outer);
   rpc Well(google.protobuf.StringValue) returns (Outer);
 }
-message Outer { message Inner { string third_one = 9; int32 _x = 2; oneof o { bool a_b = 1; bool c = 3 [json_name = "see"]; } } }
+message Outer {
+  message Inner {
+    string third_one = 9;
+    int32 _x = 2;
+    oneof o { bool a_b = 1; bool c = 3 [json_name = "see"]; }
+  }
+}
 "#,
     );
     workspace.emit(switchboard_build::proto(file)).unwrap();

@@ -30,8 +30,8 @@ async fn line(stream: &mut BufReader<TcpStream>) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
 }
 
-fn request(method: &str, params: Value, id: Value) -> String {
-    json!({"jsonrpc": "2.0", "method": method, "params": params, "id": id}).to_string()
+fn request(method: &str, params: impl Into<Value>, id: impl Into<Value>) -> String {
+    json!({"jsonrpc": "2.0", "method": method, "params": params.into(), "id": id.into()}).to_string()
 }
 
 fn post(path: &str, headers: &str, body: &str) -> String {

@@ -108,8 +108,10 @@ async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
     (server.start().await.unwrap(), seen)
 }
 
-fn request(method: &str, params: Value, id: Value) -> Vec<u8> {
-    json!({"jsonrpc": "2.0", "method": method, "params": params, "id": id}).to_string().into_bytes()
+fn request(method: &str, params: impl Into<Value>, id: impl Into<Value>) -> Vec<u8> {
+    json!({"jsonrpc": "2.0", "method": method, "params": params.into(), "id": id.into()})
+        .to_string()
+        .into_bytes()
 }
 
 #[tokio::test]

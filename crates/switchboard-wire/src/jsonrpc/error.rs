@@ -114,7 +114,11 @@ mod tests {
         ErrorObject::from(&status).write(&mut text);
         assert_eq!(
             String::from_utf8(text).unwrap(),
-            r#"{"code":-32004,"message":"no \"post\"","data":{"grpcCode":5,"details":[{"type":"a.B","value":"CAE="},{"type":"c.D","value":""}]}}"#
+            [
+                r#"{"code":-32004,"message":"no \"post\"","data":{"grpcCode":5,"details":["#,
+                r#"{"type":"a.B","value":"CAE="},{"type":"c.D","value":""}]}}"#,
+            ]
+            .concat()
         );
     }
 }

@@ -216,9 +216,9 @@ impl<W: ServerWire> Connection<W> {
         self.lingers(cx)
     }
 
-    /// Whether there is something to wait for before the connection ends: the peer's answer to the machine's last words,
-    /// those of the transport, or what the peer still sends after a mistake. Bytes that nobody has read would make the
-    /// system throw away the last ones that we wrote.
+    /// Whether there is something to wait for before the connection ends: the peer's answer to the machine's last
+    /// words, those of the transport, or what the peer still sends after a mistake. Bytes that nobody has read would
+    /// make the system throw away the last ones that we wrote.
     fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
         let began = *self.closing.get_or_insert(self.now);
         if self.now > began + LINGER {

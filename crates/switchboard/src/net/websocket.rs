@@ -43,6 +43,7 @@ pub(crate) struct WebSocketIo {
 }
 
 impl WebSocketIo {
+    #[cfg(feature = "http")]
     /// The server's side; `input` are the first bytes behind the handshake.
     pub(crate) fn server(io: Box<dyn Io>, input: BytesMut) -> WebSocketIo {
         WebSocketIo::new(io, input, Role::Server, close::GOING_AWAY)
