@@ -77,6 +77,12 @@ class Messages(unittest.TestCase):
             websocket.send(request("Greeter.Greet", ["Ada"], 1))
             self.receive(websocket)
 
+    def test_pages_of_listed_origins_may_come(self):
+        origin = "http://elsewhere.example"
+        with Server("--websocket-origin", origin) as server, open_to(server, origin=origin) as websocket:
+            websocket.send(request("Greeter.Greet", ["Ada"], 1))
+            self.receive(websocket)
+
     def test_by_ws_and_the_client_for_browsers(self):
         self.assertEqual(node.run("ws.cjs", self.server.address, node.BROWSER_CLIENT), "")
 

@@ -154,6 +154,33 @@ async fn handshakes_choose_a_protocol() {
 }
 
 #[tokio::test]
+async fn messages_may_follow_the_handshake_at_once() {
+    let (running, _) = start(&[]).await;
+    let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
+    let handshake = "GET / HTTP/1.1\r\nHost: here\r\nUpgrade: WebSocket\r\nConnection: upgrade\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    // The second frame is larger than what an HTTP engine reads ahead.
+    let frames = [
+        frame(TEXT, &request("Probe.Echo", json!([[1]]), 1)),
+        frame(TEXT, &request("Probe.Echo", json!([vec![7; 100_000]]), 2)),
+    ];
+    let (mut read, mut write) = stream.split();
+    let all = [handshake.as_bytes(), &frames.concat()].concat();
+    let (wrote, head) = tokio::join!(write.write_all(&all), async {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(soon(read.read_u8()).await.unwrap());
+        }
+        String::from_utf8(head).unwrap()
+    });
+    wrote.unwrap();
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    let mut raw = Raw(stream);
+    assert_eq!(raw.json().await["result"], json!([1]));
+    assert_eq!(raw.json().await["result"].as_array().map(Vec::len), Some(100_000));
+}
+
+#[tokio::test]
 async fn text_messages_are_json_rpc() {
     let (running, seen) = start(&[]).await;
     let mut raw = Raw::open(&running).await;

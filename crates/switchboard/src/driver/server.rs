@@ -380,7 +380,7 @@ impl<W: ServerWire> Connection<W> {
         }
         let idle = self.settings.idle_timeout();
         let mut silent = self.last_read + idle;
-        if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() {
+        if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() && !self.is_full() {
             silent = self.now + idle;
         }
         if silent <= self.now {

@@ -38,8 +38,10 @@ pub(crate) struct WebSocketIo {
     payload: BytesMut,
     out: Outbox,
     close_code: u16,
-    /// The peer sends nothing more.
+    /// The peer sends nothing more that matters.
     ended: bool,
+    /// Because it made a mistake: what it still sends is thrown away.
+    failed: bool,
 }
 
 impl WebSocketIo {
@@ -78,7 +80,7 @@ impl WebSocketIo {
     fn new(io: Box<dyn Io>, input: BytesMut, role: Role, close_code: u16) -> WebSocketIo {
         let machine = WebSocket::new(role, LIMITS);
         let (payload, out) = (BytesMut::new(), Outbox::new());
-        WebSocketIo { io, machine, input, payload, out, close_code, ended: false }
+        WebSocketIo { io, machine, input, payload, out, close_code, ended: false, failed: false }
     }
 
     /// Fills `payload`, unless the peer has ended.
@@ -92,14 +94,14 @@ impl WebSocketIo {
                     let why = "text messages need the sub-protocol jsonrpc";
                     self.machine.close(close::UNSUPPORTED, why, &mut self.out);
                     self.payload.clear();
-                    self.ended = true;
+                    (self.ended, self.failed) = (true, true);
                 }
                 Ok(Some(Event::Data { .. } | Event::Pong)) => continue,
                 Ok(Some(Event::Closed(_))) => self.ended = true,
                 Ok(None) => {}
                 Err(fatal) => {
                     tracing::debug!("closed: {fatal}");
-                    self.ended = true;
+                    (self.ended, self.failed) = (true, true);
                 }
             }
             if self.poll_out(cx)?.is_pending() && self.out.len() > OUT_MAX {
@@ -213,6 +215,17 @@ impl AsyncWrite for WebSocketIo {
             this.payload.clear();
         }
         ready!(this.poll_out(cx))?;
-        Pin::new(&mut *this.io).poll_shutdown(cx)
+        ready!(Pin::new(&mut *this.io).poll_shutdown(cx))?;
+        // Bytes that nobody has read would make the system throw away the CLOSE that says what was wrong.
+        while this.failed {
+            this.input.clear();
+            if this.input.capacity() == 0 {
+                this.input = lend();
+            }
+            if ready!(pin!(this.io.read_buf(&mut this.input)).poll(cx))? == 0 {
+                this.failed = false;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
