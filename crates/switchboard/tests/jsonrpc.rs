@@ -210,6 +210,7 @@ async fn post_answers_with_status_200_whatever_the_outcome() {
         ("{", -32700),
         ("", -32700),
         ("{} x", -32700),
+        (r#"{"jsonrpc":"2.0","method":"Probe.Fail","params":["\ud800"],"id":1}"#, -32602),
         ("\u{feff}{}", -32700),
         ("[]", -32600),
         ("1", -32600),

@@ -219,26 +219,74 @@ async fn text_messages_are_json_rpc() {
 }
 
 #[tokio::test]
-async fn mistakes_close_with_their_code() {
+async fn mistakes_close_with_their_code_whole_and_a_byte_at_a_time() {
     let (running, _) = start(&[(Limit::MessageBytesMax, 1000)]).await;
+    let with_length = |length: &[u8]| [&[BINARY], length, &[0; 4]].concat();
     for (name, bytes, code) in [
         ("unmasked", b"\x81\x02{}".to_vec(), 1002),
-        ("reserved bit", frame(0xC1, b"{}"), 1002),
+        ("first reserved bit", frame(0xC1, b"{}"), 1002),
+        ("second reserved bit", frame(0xA1, b"{}"), 1002),
+        ("third reserved bit", frame(0x91, b"{}"), 1002),
+        ("reserved bit of a ping", frame(0xC9, b""), 1002),
         ("reserved opcode", frame(0x83, b""), 1002),
+        ("reserved control opcode", frame(0x8B, b""), 1002),
         ("nothing to continue", frame(0x80, b"{}"), 1002),
+        ("text in a fragmented text", [frame(0x01, b"{"), frame(TEXT, b"}")].concat(), 1002),
+        ("fragmented ping", frame(0x09, b""), 1002),
+        ("large ping", frame(PING, &[0; 126]), 1002),
+        ("large close", frame(CLOSE, &[0; 126]), 1002),
+        ("length with the highest bit", with_length(b"\xFF\x80\0\0\0\0\0\0\0"), 1002),
+        ("length in too many bytes", with_length(b"\xFE\0\x7D"), 1002),
+        ("close with one byte", frame(CLOSE, &[3]), 1002),
+        ("close with a reserved code", frame(CLOSE, &[0x03, 0xED]), 1002),
+        ("close with an unknown code", frame(CLOSE, &[0x07, 0xD0]), 1002),
+        ("close with a reason that is no text", frame(CLOSE, b"\x03\xE8\xFF"), 1007),
         ("binary", frame(BINARY, b"\xF5SWB"), 1003),
         ("no utf-8", frame(TEXT, b"{\"\xff"), 1007),
+        ("no utf-8 in a later fragment", [frame(0x01, b"{\"\xCE"), frame(0x00, b"\"")].concat(), 1007),
+        ("a character without its end", [frame(0x01, b"{}"), frame(0x80, b"\xCE")].concat(), 1007),
+        ("a surrogate", frame(TEXT, b"\xED\xA0\x80"), 1007),
         ("large frame", frame(TEXT, &[b' '; 1001]), 1009),
         ("large message", [frame(0x01, &[b' '; 600]), frame(0x80, &[b' '; 600])].concat(), 1009),
-        ("wrong code", frame(CLOSE, &[0x03, 0xED]), 1002),
-        ("large ping", frame(PING, &[0; 126]), 1002),
+        ("announced large frame", with_length(b"\xFF\0\0\0\x01\0\0\0\0"), 1009),
     ] {
-        let before = running.stats().protocol_errors;
-        let mut raw = Raw::open(&running).await;
-        raw.0.write_all(&bytes).await.unwrap();
-        assert_eq!(raw.closed().await, code, "{name}");
-        assert_eq!(running.stats().protocol_errors, before + 1, "{name}");
+        for step in [1, bytes.len()] {
+            let before = running.stats().protocol_errors;
+            let mut raw = Raw::open(&running).await;
+            for piece in bytes.chunks(step) {
+                // The server may have closed already.
+                if raw.0.write_all(piece).await.is_err() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(raw.closed().await, code, "{name}");
+            assert_eq!(running.stats().protocol_errors, before + 1, "{name}");
+        }
     }
+}
+
+#[tokio::test]
+async fn peers_close_with_any_code_and_even_within_a_message() {
+    let (running, _) = start(&[]).await;
+    for (payload, answer) in [
+        (&b""[..], &b""[..]),
+        (b"\x03\xE8", b"\x03\xE8"),
+        (b"\x03\xE9gone", b"\x03\xE9"),
+        (b"\x0B\xB8", b"\x0B\xB8"),
+        (b"\x13\x87", b"\x13\x87"),
+    ] {
+        let mut raw = Raw::open(&running).await;
+        raw.send(0x01, b"{\"jsonrpc\"").await;
+        raw.send(PING, b"").await;
+        raw.send(CLOSE, payload).await;
+        // What comes after a CLOSE is not looked at.
+        raw.send(0xFF, b"nonsense").await;
+        assert_eq!(raw.next().await, (PONG, vec![]));
+        assert_eq!(raw.next().await, (CLOSE, answer.to_vec()));
+        assert_eq!(soon(raw.0.read(&mut [0])).await.unwrap_or(0), 0);
+    }
+    assert_eq!(running.stats().protocol_errors, 0);
 }
 
 #[tokio::test]
