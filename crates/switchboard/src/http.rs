@@ -6,6 +6,9 @@
 //!
 //! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
 //!
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
+//! the native wire.
+//!
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
