@@ -20,7 +20,9 @@ pub(crate) enum Suite {
     Grpc,
     Grpcurl,
     Http,
+    JsonRpc,
     Native,
+    WebSocket,
 }
 
 impl Suite {
@@ -30,7 +32,9 @@ impl Suite {
             Self::Grpc => &["test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_rest", "test_sniff"],
+            Self::JsonRpc => &["test_jsonrpc"],
             Self::Native => &["test_native"],
+            Self::WebSocket => &["test_websocket"],
         }
     }
 
@@ -40,6 +44,7 @@ impl Suite {
             Self::Grpc | Self::Native => None,
             Self::Grpcurl => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
+            Self::JsonRpc | Self::WebSocket => Some(Peer::Node),
         }
     }
 }

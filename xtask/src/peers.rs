@@ -161,10 +161,10 @@ impl Peers {
         let folder = self.folder.join("python");
         let program = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
-        let wanted = fs::read_to_string(&self.requirements)
-            .map_err(|error| Failure::new(format!("{}: {error}", self.requirements.display())))?;
+        let wanted = read(&self.requirements)?;
         // The import notices an environment whose interpreter was replaced since.
-        let imports = ["-c", "import grpc, grpc_reflection, grpc_tools, openapi_spec_validator"];
+        let modules = "grpc, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets";
+        let imports = ["-c", &format!("import {modules}")];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()
         {
@@ -183,7 +183,7 @@ impl Peers {
             process::run(Command::new(&program).args(install).arg(&self.requirements))
         })?;
         process::output(Command::new(&program).args(imports))?;
-        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))?;
+        write(&stamp, &wanted)?;
         Ok(program)
     }
 }
@@ -242,6 +242,14 @@ fn attempt(install: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
         result = install();
     }
     result
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
 fn create(folder: &Path) -> Result<(), Failure> {

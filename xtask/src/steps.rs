@@ -108,6 +108,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::tools(run),
     },
     Step {
+        name: "interop-jsonrpc",
+        about: "JSON-RPC from jayson and Python's jsonrpcclient, over HTTP, TCP and WebSocket",
+        check: |run| interop::run(run, Suite::JsonRpc),
+    },
+    Step {
         name: "interop-native",
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),
@@ -121,6 +126,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "h2spec",
         about: "HTTP/2 as its suite checks it, beside grpc-go",
         check: |run| suites::h2spec(run),
+    },
+    Step {
+        name: "interop-ws",
+        about: "WebSocket from Python's websockets and Node's ws, and the client for browsers",
+        check: |run| interop::run(run, Suite::WebSocket),
     },
 ];
 

@@ -62,6 +62,20 @@ pub(crate) fn static_name(service: &str) -> String {
     idents::to_shouty_snake_case(service).to_uppercase()
 }
 
+/// The JSON name of a field whose descriptor has none: `lowerCamelCase`.
+pub(crate) fn json_name(field: &str) -> String {
+    let mut name = String::with_capacity(field.len());
+    let mut upper = false;
+    for letter in field.chars() {
+        match letter {
+            '_' => upper = true,
+            letter if std::mem::take(&mut upper) => name.push(letter.to_ascii_uppercase()),
+            letter => name.push(letter),
+        }
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,7 +111,7 @@ impl<'a> Generator<'a> {
         root: &BTreeSet<String>,
     ) -> Result<Vec<(&'s FileDescriptorProto, usize, Service)>, Error> {
         let messages = Messages::of(&self.schema.files);
-        let reader = Reader { paths, root, owned: self.owned, messages: &messages };
+        let reader = Reader { paths, root, owned: self.owned, messages: &messages, schema: self.schema };
         let mut services = Vec::new();
         let mut http_paths = Paths::default();
         for file in self.schema.files_of(package) {

@@ -193,6 +193,19 @@ impl Schema {
         self.files.iter().find(|file| file.name() == name)
     }
 
+    /// The message with this full name, which begins with a dot.
+    pub(crate) fn message(&self, name: &str) -> Option<&DescriptorProto> {
+        self.files.iter().find_map(|file| {
+            let within = name.strip_prefix(&scope(file))?.strip_prefix('.')?;
+            let mut parts = within.split('.');
+            let first = parts.next()?;
+            let root = file.message_type.iter().find(|message| message.name() == first)?;
+            parts.try_fold(root, |message, part| {
+                message.nested_type.iter().find(|nested| nested.name() == part)
+            })
+        })
+    }
+
     /// The files of a package that are to be generated.
     pub(crate) fn files_of<'a>(&'a self, package: &'a str) -> impl Iterator<Item = &'a FileDescriptorProto> {
         let selected = self.selected.iter().filter_map(|name| self.file(name));

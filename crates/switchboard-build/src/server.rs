@@ -29,8 +29,13 @@ fn info(service: &Service) -> TokenStream {
         let spawn = method.spawn.then(|| quote!(.spawn()));
         let rules = method.http.iter().map(Rule::emit);
         let http = (!method.http.is_empty()).then(|| quote!(.http(&[#(#rules),*])));
+        let params = method
+            .fields
+            .as_ref()
+            .map(|names| quote!(.params(::switchboard::Params::Fields(&[#(#names),*]))));
         quote! {
-            ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind) #idempotency #oneway #spawn #http
+            ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind)
+                #idempotency #oneway #spawn #params #http
         }
     });
     quote! {

@@ -4,13 +4,14 @@ use crate::{
     Error, docs,
     http_rules::{Messages, Rule},
     names::{self, Named as _, package_of, qualified},
+    schema::Schema,
 };
 use buffa::unknown_fields::UnknownFieldData;
 use buffa_codegen::{
     context::{CodeGenContext, SENTINEL_MOD},
     generated::descriptor::{
-        FileDescriptorProto, MethodDescriptorProto, MethodOptions, ServiceDescriptorProto,
-        method_options::IdempotencyLevel,
+        FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto, MethodOptions,
+        ServiceDescriptorProto, method_options::IdempotencyLevel,
     },
     idents,
 };
@@ -48,6 +49,8 @@ pub(crate) struct Method {
     pub(crate) owned: bool,
     pub(crate) encoded: bool,
     pub(crate) idempotency: Option<Ident>,
+    /// JSON names of the fields of a single request; none for well-known types, which have a JSON of their own.
+    pub(crate) fields: Option<Vec<String>>,
     pub(crate) request: TokenStream,
     /// The view of the request, without its lifetime.
     pub(crate) view: TokenStream,
@@ -82,6 +85,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) owned: bool,
     /// What HTTP paths refer to.
     pub(crate) messages: &'a Messages<'a>,
+    pub(crate) schema: &'a Schema,
 }
 
 impl Reader<'_> {
@@ -160,12 +164,32 @@ impl Reader<'_> {
             owned: self.owned || flag(OWNED),
             encoded: flag(ENCODED),
             idempotency: options.and_then(idempotency),
+            fields: match kind {
+                Kind::Unary | Kind::ServerStream => self.fields(request),
+                Kind::Bidi | Kind::ClientStream => None,
+            },
             request: self.message(file, package, request)?,
             view: self.view(file, package, request)?,
             reply: self.message(file, package, reply)?,
             comment,
             http,
         })
+    }
+
+    /// In the order of their numbers.
+    fn fields(&self, message: &str) -> Option<Vec<String>> {
+        if message.starts_with(".google.protobuf.") {
+            return None;
+        }
+        let mut fields: Vec<_> = self.schema.message(message)?.field.iter().collect();
+        fields.sort_by_key(|field| field.number);
+        let name = |field: &&FieldDescriptorProto| {
+            field
+                .json_name
+                .clone()
+                .unwrap_or_else(|| names::json_name(field.name.as_deref().unwrap_or_default()))
+        };
+        Some(fields.iter().map(name).collect())
     }
 
     fn message(&self, file: &FileDescriptorProto, package: &str, name: &str) -> Result<TokenStream, Error> {

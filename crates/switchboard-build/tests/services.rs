@@ -24,6 +24,38 @@ message Number { int64 value = 1; }
 "#;
 
 #[test]
+fn parameters_are_the_json_names_by_number() {
+    let workspace = Workspace::new("parameters_are_the_json_names_by_number");
+    let file = workspace.file(
+        "demo.proto",
+        r#"
+syntax = "proto3";
+package demo.v1;
+import "google/protobuf/wrappers.proto";
+service Names {
+  rpc All(Outer.Inner) returns (Outer);
+  rpc Well(google.protobuf.StringValue) returns (Outer);
+}
+message Outer {
+  message Inner {
+    string third_one = 9;
+    int32 _x = 2;
+    oneof o { bool a_b = 1; bool c = 3 [json_name = "see"]; }
+  }
+}
+"#,
+    );
+    workspace.emit(switchboard_build::proto(file)).unwrap();
+    has(
+        &workspace.generated("demo.v1.rs"),
+        &[
+            r#"Fields(&["aB", "X", "see", "thirdOne"]))"#,
+            r#"MethodInfo::new("Well", ::switchboard::Kind::Unary),"#,
+        ],
+    );
+}
+
+#[test]
 fn every_kind_has_its_signatures() {
     let workspace = Workspace::new("every_kind_has_its_signatures");
     let file = workspace.file("demo.proto", KINDS);
@@ -34,8 +66,8 @@ fn every_kind_has_its_signatures() {
         &[
             "pub static GREETER: ::switchboard::ServiceInfo",
             r#"name: "demo.v1.Greeter""#,
-            r#"MethodInfo::new("Greet", ::switchboard::Kind::Unary).idempotency(::switchboard::Idempotency::NoSideEffects)"#,
-            r#"MethodInfo::new("Watch", ::switchboard::Kind::ServerStream)"#,
+            r#"MethodInfo::new("Greet", ::switchboard::Kind::Unary).idempotency(::switchboard::Idempotency::NoSideEffects).params(::switchboard::Params::Fields(&["text"]))"#,
+            r#"MethodInfo::new("Watch", ::switchboard::Kind::ServerStream).params(::switchboard::Params::Fields(&["text"]))"#,
             r#"MethodInfo::new("Sum", ::switchboard::Kind::ClientStream)"#,
             r#"MethodInfo::new("Chat", ::switchboard::Kind::Bidi)"#,
             r"/// Greets in \[every\] kind of call.",

@@ -25,6 +25,10 @@ pub(crate) struct ServeArgs {
     /// Time that calls get to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("drain_timeout={text}")))]
     drain_timeout: Option<String>,
+    /// Let web pages of ORIGIN open WebSockets, as in https://app.example, or all with *; pages from the same host and
+    /// port may always. May be given several times.
+    #[arg(long, value_name = "ORIGIN")]
+    websocket_origin: Vec<String>,
     /// Threads that serve [default: one for each core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -54,7 +58,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         runtime = runtime.workers(workers.into());
     }
     runtime.run(async move {
-        let mut server = services::server().limits(limits);
+        let mut server = services::server().limits(limits).websocket_origins(args.websocket_origin);
         for address in args.listen {
             server = server.listen(address);
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::spanned::Spanned;
+use syn::{ext::IdentExt, spanned::Spanned};
 
 /// What users see: the trait, `CALC` and `CalcServer`.
 pub(crate) fn items(service: &Service) -> TokenStream {
@@ -153,10 +153,14 @@ fn method_info(service: &Service, method: &Method) -> TokenStream {
     let oneway = options.oneway.then(|| quote!(.oneway()));
     let spawn = options.spawn.then(|| quote!(.spawn()));
     let schema = schema::id(service, method);
+    let params = method.receives().is_none().then(|| {
+        let names = method.values().map(|value| value.name.unraw().to_string());
+        quote!(.params(::switchboard::Params::Arguments(&[#(#names),*])))
+    });
     quote! {
         #(#cfgs)*
         ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind)
-            #oneway #spawn #idempotency .schema(#schema)
+            #oneway #spawn #idempotency #params .schema(#schema)
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 use switchboard::{
-    Channel, ClientMethod, Code, Codec, Cx, Idempotency, Kind, Receiver, Result, Sender, Server, Status,
-    codegen::Bytes,
+    Channel, ClientMethod, Code, Codec, Cx, Idempotency, Kind, Params, Receiver, Result, Sender, Server,
+    Status, codegen::Bytes,
 };
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Point {
@@ -273,4 +274,30 @@ fn the_table_says_what_the_attributes_said() {
     let kinds = ["Add", "Count", "Sum", "Double"].map(|name| method(name).kind);
     assert_eq!(kinds, [Kind::Unary, Kind::ServerStream, Kind::ClientStream, Kind::Bidi]);
     assert!(CALC.methods.iter().all(|method| method.schema.is_some()));
+}
+
+#[tokio::test]
+async fn json_rpc_takes_arguments_by_name_and_by_position() {
+    let server = Server::new().add(CalcServer::new(Abacus::default()));
+    let running = server.listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let stream = tokio::net::TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    for (call, answer) in [
+        (r#""Calc.Add","params":[40,2]"#, r#""result":42"#),
+        (r#""Calc.Add","params":{"b":2,"a":40}"#, r#""result":42"#),
+        (r#""Calc.Add","params":[1]"#, r#""error":{"code":-32602"#),
+        (r#""Calc.Divide","params":[7,0]"#, r#""error":{"code":-32602,"message":"division by zero""#),
+        (r#""test.v1.Calc.Mirror","params":[{"x":1,"y":2}]"#, r#""result":{"x":2,"y":1}"#),
+        (r#""Calc.Ping","params":[]"#, r#""result":null"#),
+        (r#""Calc.Tally","params":[5]"#, r#""result":null"#),
+        (r#""Calc.Noted""#, r#""result":5"#),
+    ] {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{call}}}"#);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        assert!(line.contains(answer), "{call}: {line}");
+    }
+    assert_eq!(CALC.methods[2].params, Params::Arguments(&["point"]));
+    assert_eq!(CALC.methods[6].params, Params::Arguments(&["from", "to"]));
 }

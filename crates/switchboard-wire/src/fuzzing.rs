@@ -5,11 +5,15 @@
 
 mod choices;
 mod conversation;
+mod jsonrpc;
 mod machines;
+mod websocket;
 
 pub use choices::Choices;
 pub use conversation::conversation;
+pub use jsonrpc::jsonrpc_input;
 pub use machines::{client_input, server_input};
+pub use websocket::{websocket_conversation, websocket_input};
 
 use crate::{
     Metadata,

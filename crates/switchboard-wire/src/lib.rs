@@ -7,12 +7,14 @@
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks).
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`].
 
+mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http_rule;
 pub mod input;
+pub mod jsonrpc;
 pub mod limits;
 pub mod metadata;
 pub mod method;
@@ -20,13 +22,14 @@ pub mod native;
 pub mod outbox;
 pub mod sniff;
 pub mod status;
+pub mod websocket;
 pub mod wire;
 
 pub use http_rule::HttpRule;
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
-pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, SchemaId, ServiceInfo};
+pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo};
 pub use outbox::Outbox;
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Fatal};

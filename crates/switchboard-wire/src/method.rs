@@ -40,6 +40,19 @@ pub struct MethodInfo {
     pub schema: Option<SchemaId>,
     /// Its HTTP paths beside `/package.Service/Method`.
     pub http: &'static [HttpRule],
+    /// The parts of a request message in order, for wires that send them without names.
+    pub params: Params,
+}
+
+/// The parts of a request message in order, by their names in JSON.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Params {
+    /// The arguments of a method of a Rust trait; a message is always an object of them.
+    Arguments(&'static [&'static str]),
+    /// The fields of a protobuf message, by their numbers.
+    Fields(&'static [&'static str]),
+    /// Nobody said.
+    Unknown,
 }
 
 impl MethodInfo {
@@ -53,6 +66,7 @@ impl MethodInfo {
             idempotency: Idempotency::Unknown,
             schema: None,
             http: &[],
+            params: Params::Unknown,
         }
     }
 
@@ -74,6 +88,13 @@ impl MethodInfo {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> MethodInfo {
         self.idempotency = idempotency;
+        self
+    }
+
+    /// Names the parts of its request message.
+    #[must_use]
+    pub const fn params(mut self, params: Params) -> MethodInfo {
+        self.params = params;
         self
     }
 

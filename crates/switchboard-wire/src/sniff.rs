@@ -27,6 +27,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
     Http2,
+    /// JSON-RPC on bare bytes.
+    JsonRpc,
     /// The native wire.
     Native,
 }
@@ -37,6 +39,7 @@ impl Protocol {
         match self {
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
+            Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
         }
     }
@@ -54,8 +57,12 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 3] =
-    [(Protocol::Native, is_native), (Protocol::Http2, is_http2), (Protocol::Http1, is_http1)];
+const ENTRIES: [Entry; 4] = [
+    (Protocol::Native, is_native),
+    (Protocol::Http2, is_http2),
+    (Protocol::Http1, is_http1),
+    (Protocol::JsonRpc, is_jsonrpc),
+];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
 
@@ -91,6 +98,15 @@ fn is_http1(prefix: &[u8]) -> Verdict {
     }
 }
 
+/// The beginning of a JSON array or object, behind blanks if there are any.
+fn is_jsonrpc(prefix: &[u8]) -> Verdict {
+    match prefix.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+        None => Verdict::More,
+        Some(b'{' | b'[') => Verdict::Yes,
+        Some(_) => Verdict::No,
+    }
+}
+
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
     let known = prefix.len().min(wanted.len());
     match prefix[..known] == wanted[..known] {
@@ -106,11 +122,13 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 4] = [
+        let cases: [(&[u8], Protocol); 6] = [
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
             (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
+            (b"{\"jsonrpc\"", Protocol::JsonRpc),
+            (b" \r\n\t[", Protocol::JsonRpc),
         ];
         for (bytes, protocol) in cases {
             let first =
@@ -125,5 +143,6 @@ mod tests {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }
         assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);
+        assert_eq!(sniff(&[b' '; PEEK_MAX]), Sniffed::Unknown);
     }
 }

@@ -144,6 +144,10 @@ pub enum ServerEvent {
     },
     /// The peer answered a ping.
     Pong,
+    /// The peer has ended the connection in order; nothing follows.
+    Closed,
+    /// The machine has answered by itself, and there may be more.
+    Handled,
 }
 
 /// What arrived at a client.
@@ -241,8 +245,26 @@ pub trait ServerWire: Send {
     /// Refuses the calls that come from now on: the peer has had time to hear of the [drain](Self::drain).
     fn refuse(&mut self);
 
-    /// Bytes that this side may send of a new stream before it gets credit.
+    /// Bytes that this side may send of a new stream before it gets credit; `u32::MAX` on a wire without credit.
     fn send_window(&self) -> u32;
+
+    /// Bytes of answers that wait in the machine and not in the outbox; they count as if they were there. They must
+    /// be on their way out without further input.
+    #[inline]
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Whether peers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
+    /// The last words before the driver closes the connection in order; true if the peer answers them, with which the
+    /// driver then ends its wait.
+    fn close(&mut self, _out: &mut Outbox) -> bool {
+        false
+    }
 }
 
 /// The protocol was broken beyond repair; the connection ends.

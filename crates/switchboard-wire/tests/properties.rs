@@ -32,6 +32,21 @@ fn decisions_of_the_sniffer_are_final() {
     check(fuzzing::sniff);
 }
 
+#[test]
+fn jsonrpc_takes_any_bytes() {
+    check(fuzzing::jsonrpc_input);
+}
+
+#[test]
+fn websocket_takes_any_bytes() {
+    check(fuzzing::websocket_input);
+}
+
+#[test]
+fn what_one_websocket_says_the_other_hears() {
+    check(fuzzing::websocket_conversation);
+}
+
 fn check(property: fn(&[u8])) {
     let only = std::env::var("PROPERTY_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {

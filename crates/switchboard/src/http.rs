@@ -8,6 +8,9 @@
 //! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
 //!
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
+//! the native wire.
+//!
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
@@ -35,6 +38,7 @@ mod connection;
 mod convert;
 mod cors;
 mod dispatch;
+mod jsonrpc;
 mod refusal;
 mod replies;
 mod requests;
@@ -44,6 +48,7 @@ mod standard;
 mod text;
 mod ticket;
 mod trailers;
+mod websocket;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;

@@ -43,7 +43,7 @@ pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 pub use switchboard_wire::{
-    Code, Codec, Detail, HttpRule, Idempotency, Kind, Metadata, MethodInfo, Origin, Retry, SchemaId,
+    Code, Codec, Detail, HttpRule, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry, SchemaId,
     ServiceInfo, Status,
 };
 

@@ -35,6 +35,7 @@ pub struct Server {
     listeners: Vec<(String, Vec<(Limit, u64)>)>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
+    websocket_origins: Vec<String>,
     mistakes: Vec<Error>,
     #[cfg(feature = "http")]
     cors: Option<crate::Cors>,
@@ -56,6 +57,7 @@ impl Server {
             listeners: Vec::new(),
             limits: Limits::default(),
             method_limits: Vec::new(),
+            websocket_origins: Vec::new(),
             mistakes: Vec::new(),
             #[cfg(feature = "http")]
             cors: None,
@@ -125,6 +127,13 @@ impl Server {
         self
     }
 
+    /// Lets web pages of these origins open WebSockets, `https://app.example`, or of all with `*`; pages that came
+    /// from the same host and port may always. Callers that are no browsers are not concerned.
+    pub fn websocket_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Server {
+        self.websocket_origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -185,6 +194,8 @@ impl Server {
             parked: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             open: Mutex::default(),
+            #[cfg(feature = "http")]
+            websocket_origins: self.websocket_origins,
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(false),
             #[cfg(feature = "http")]
@@ -317,6 +328,9 @@ pub(crate) struct Shared {
     pub(crate) parked: AtomicUsize,
     pub(crate) draining: AtomicBool,
     open: Mutex<HashMap<u64, Open>>,
+    /// Of pages that may open WebSockets.
+    #[cfg(feature = "http")]
+    pub(crate) websocket_origins: Vec<String>,
     #[cfg(feature = "http")]
     pub(crate) drain_http: watch::Sender<bool>,
     /// What HTTP connections share; made by the first.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::*;
 use switchboard::{Channel, Code, Origin, Result};
 
-/// Runs `$test` on TCP (both families), Unix, memory and the direct path.
+/// Runs `$test` on TCP (both families), Unix, memory, WebSocket and the direct path.
 macro_rules! on_every_transport {
     ($($name:ident)*) => {
         $(
@@ -36,6 +36,13 @@ macro_rules! on_every_transport {
                 #[tokio::test]
                 async fn memory() {
                     let (_running, channel, _) = served(&support::memory()).await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
+                #[cfg(feature = "http")]
+                #[tokio::test]
+                async fn websocket() {
+                    let (_running, channel, _) = served_over_websocket().await;
                     super::super::$name(&channel).await.expect("test");
                 }
 

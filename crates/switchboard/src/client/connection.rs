@@ -714,6 +714,8 @@ impl Future for Task {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
         this.turn(cx).map(|end| {
+            // A WebSocket says that it ends; nobody waits for the answer.
+            let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
             if this.heard { Ended::Heard } else { Ended::Unheard(end) }
         })

@@ -43,6 +43,8 @@ const FLUSH_BYTES: usize = 32 << 10;
 const PARTS_MAX: usize = 64;
 /// After so long without traffic a connection gives back what its calls used.
 const CALM: Duration = Duration::from_secs(1);
+/// Reads of a turn that are thrown away, so that neighbours get theirs.
+const DISCARDS_MAX: usize = 16;
 /// How long a client has to hear that the server drains, before calls that it sends all the same are refused; and how
 /// long it gets after that, with no call in flight, to close the connection.
 const LINGER: Duration = Duration::from_millis(500);
@@ -85,6 +87,12 @@ pub(crate) struct Connection<W> {
     held: bool,
     /// No more bytes come in: the peer closed its side, or the machine is finished.
     deaf: bool,
+    /// When the last words were said.
+    closing: Option<Instant>,
+    /// The peer is to answer them.
+    awaits_close: bool,
+    /// What the peer still sends is of no interest.
+    discards: bool,
 }
 
 enum Read {
@@ -142,6 +150,9 @@ impl<W: ServerWire> Connection<W> {
             draining: None,
             held: false,
             deaf: false,
+            closing: None,
+            awaits_close: false,
+            discards: false,
             settings,
             shared,
         }
@@ -184,7 +195,12 @@ impl<W: ServerWire> Connection<W> {
                     break;
                 }
                 Read::Held if flushed && !self.is_full() => continue,
-                Read::Over if self.out.is_empty() && self.calls.len() == 0 => return Poll::Ready(()),
+                Read::Over if self.out.is_empty() && self.calls.len() == 0 => {
+                    if self.lingers(cx) {
+                        break;
+                    }
+                    return Poll::Ready(());
+                }
                 _ if !self.out.is_empty() && flushed => continue,
                 _ => break,
             }
@@ -192,11 +208,54 @@ impl<W: ServerWire> Connection<W> {
         if self
             .draining
             .is_some_and(|began| self.calls.len() == 0 && self.out.is_empty() && self.now > began + LINGER)
+            && !self.closes(cx)
         {
             return Poll::Ready(());
         }
         self.rest();
         self.arm(cx)
+    }
+
+    /// Says the last words of a drained connection; whether there is something to wait for before it ends.
+    fn closes(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.closing.is_none() && self.wire.close(&mut self.out) {
+            self.closing = Some(self.now);
+            self.awaits_close = true;
+            return self.flush(cx, false).is_ok();
+        }
+        self.lingers(cx)
+    }
+
+    /// Whether there is something to wait for before the connection ends: the peer's answer to the machine's last
+    /// words, those of the transport, or what the peer still sends after a mistake. Bytes that nobody has read would
+    /// make the system throw away the last ones that we wrote.
+    fn lingers(&mut self, cx: &mut Context<'_>) -> bool {
+        let began = *self.closing.get_or_insert(self.now);
+        if self.now > began + LINGER {
+            return false;
+        }
+        if self.awaits_close || Pin::new(&mut *self.io).poll_shutdown(cx).is_pending() {
+            return true;
+        }
+        for _ in 0..DISCARDS_MAX {
+            if !self.discards {
+                return false;
+            }
+            self.input.clear();
+            if self.input.capacity() == 0 {
+                self.input = net::lend();
+            }
+            match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => {
+                    self.input.clear();
+                    return true;
+                }
+                Poll::Ready(Ok(n)) if n > 0 => {}
+                Poll::Ready(_) => self.discards = false,
+            }
+        }
+        cx.waker().wake_by_ref();
+        true
     }
 
     /// Reads once and handles what came.
@@ -228,11 +287,7 @@ impl<W: ServerWire> Connection<W> {
                 if self.deaf { Read::Over } else { Read::Some }
             }
             Poll::Ready(_) => {
-                // The peer is gone: nobody waits for the calls in flight.
-                self.deaf = true;
-                for index in self.calls.all() {
-                    self.forget(index);
-                }
+                self.hang_up();
                 Read::Over
             }
         }
@@ -241,7 +296,7 @@ impl<W: ServerWire> Connection<W> {
     /// Whether more waits to be written than one peer may have waiting.
     #[inline]
     fn is_full(&self) -> bool {
-        self.out.len() > self.settings.outbox_bytes_max()
+        self.out.len() + self.wire.held() > self.settings.outbox_bytes_max()
     }
 
     /// Takes every whole unit from the input, as long as the peer takes the answers.
@@ -272,15 +327,22 @@ impl<W: ServerWire> Connection<W> {
                     self.shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(peer = %self.peer.address, wire = self.wire.name(), "closed: {fatal}");
                     self.wire.drain(&fatal.to_string(), &mut self.out);
-                    self.deaf = true;
-                    for index in self.calls.all() {
-                        self.forget(index);
-                    }
+                    self.discards = true;
+                    self.hang_up();
                     break;
                 }
             }
         }
         self.input = input.into_buffer();
+    }
+
+    /// Nothing more comes from the peer, and nobody waits for the calls in flight.
+    fn hang_up(&mut self) {
+        self.deaf = true;
+        self.awaits_close = false;
+        for index in self.calls.all() {
+            self.forget(index);
+        }
     }
 
     #[inline]
@@ -312,7 +374,8 @@ impl<W: ServerWire> Connection<W> {
                 }
                 self.wire.end(id, Err(&status), &mut self.out);
             }
-            ServerEvent::Pong => {}
+            ServerEvent::Pong | ServerEvent::Handled => {}
+            ServerEvent::Closed => self.hang_up(),
         }
     }
 
@@ -327,6 +390,9 @@ impl<W: ServerWire> Connection<W> {
         }
         let idle = self.settings.idle_timeout();
         let mut silent = self.last_read + idle;
+        if silent <= self.now && self.calls.len() > 0 && !self.wire.answers_pings() && !self.is_full() {
+            silent = self.now + idle;
+        }
         if silent <= self.now {
             let pinged = match self.pinged {
                 Some(pinged) => pinged,
@@ -409,7 +475,7 @@ impl<W: ServerWire> Connection<W> {
             let calm = self.now + CALM;
             self.alarm = Some(self.alarm.map_or(calm, |alarm| alarm.min(calm)));
         }
-        if self.draining.is_some() && self.calls.len() == 0 {
+        if self.draining.is_some() && self.calls.len() == 0 || self.closing.is_some() {
             let linger = self.now + LINGER;
             self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
         }

@@ -3,16 +3,18 @@
 use super::{
     Standard,
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
+    convert::MetadataLimits,
     dispatch::Dispatch,
+    jsonrpc::{self, JsonRpc},
     refusal, rest,
     text::{Asked, Text},
     trailers::Trailers,
+    websocket::{self, Upgrades},
 };
-use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
+use crate::{Limit, Limits, Peer, driver::Accepted, net::Io, runtime, server::Shared};
 use ::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
-use http_body_util::Full;
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -48,30 +50,28 @@ const READ_BUFFER: usize = 64 << 10;
 /// What a gRPC envelope adds to its message.
 pub(super) const ENVELOPE: usize = 5;
 
-/// Serves one connection whose first bytes are in `first`, to its end.
+/// Serves one connection to its end, which may be that of the WebSocket that it became.
 ///
 /// When the server drains, the peer is told and calls that run may end.
-pub(crate) async fn serve(
-    io: Box<dyn Io>,
-    first: BytesMut,
-    peer: Peer,
-    shared: Arc<Shared>,
-    limits: &Limits,
-    shard: usize,
-) {
+pub(crate) async fn serve(accepted: Accepted) {
+    let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let front = Front::new(&peer, shared.clone(), limits, shard);
+    let front = Front::new(&peer, shared.clone(), &settings, shard);
+    let upgrades = front.upgrades.clone();
     let io = TokioIo::new(Prefixed { first, io });
     let ended = if is_http2 {
-        let connection = http2(limits).serve_connection(io, front);
+        let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
         until_end(connection, tell, drain, &shared).await
     } else {
-        let connection = http1(limits).serve_connection(io, front);
-        let tell = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
+        let connection = http1(&settings).serve_connection(io, front).with_upgrades();
+        let tell = |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
         until_end(connection, tell, drain, &shared).await
     };
+    if let Some(upgrade) = upgrades.take() {
+        return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
+    }
     if let Err(error) = ended {
         if error.is_parse() {
             shared.metrics.protocol_errors.fetch_add(1, Ordering::Relaxed);
@@ -137,6 +137,9 @@ struct Front {
     service: ConnectRpcService<Dispatch>,
     rest: rest::Caller,
     shared: Arc<Shared>,
+    jsonrpc: JsonRpc,
+    upgrades: Upgrades,
+    metadata: MetadataLimits,
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -158,7 +161,14 @@ impl Front {
             .with_compression(compression)
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
             .with_limits(message_limits(message));
-        Front { service, rest, shared }
+        Front {
+            service,
+            rest,
+            jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
+            upgrades: Upgrades::default(),
+            metadata: MetadataLimits::new(limits),
+            shared,
+        }
     }
 }
 
@@ -177,6 +187,14 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 
 impl Front {
     fn answer(&self, mut request: Request<Incoming>) -> Answer {
+        if websocket::is_upgrade(&request) {
+            let answer = self.upgrades.answer(request, &self.shared.websocket_origins, &self.metadata);
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
+        if jsonrpc::is_jsonrpc(&request) {
+            let answer = self.jsonrpc.clone().answer(request);
+            return Box::pin(async move { Ok(answer.await) });
+        }
         lower_content_type(request.headers_mut());
         let mut request = match self.rest.call(request) {
             Ok(answer) => return answer,
@@ -259,16 +277,20 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 fn grpc_needs_http2() -> Response<Reply> {
     let text = "gRPC needs HTTP/2; gRPC-Web and Connect work over HTTP/1.1\n";
-    let body = ConnectRpcBody::Full(Full::new(Bytes::from_static(text.as_bytes())));
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
-    Reply::of(response, None, false)
+    respond(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text)
+}
+
+/// A whole response.
+pub(super) fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(body.into()));
+    *response.status_mut() = status;
+    response
 }
 
 /// A stream of bytes that first gives back what was read of it to find out its protocol.
-struct Prefixed {
-    first: BytesMut,
-    io: Box<dyn Io>,
+pub(super) struct Prefixed {
+    pub(super) first: BytesMut,
+    pub(super) io: Box<dyn Io>,
 }
 
 impl AsyncRead for Prefixed {

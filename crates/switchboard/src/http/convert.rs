@@ -47,6 +47,7 @@ const RESERVED: [&str; 21] = [
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
         || name.starts_with("connect-")
+        || name.starts_with("sec-websocket-")
         || name.starts_with(':')
         || RESERVED.binary_search(&name).is_ok()
 }
@@ -75,12 +76,7 @@ pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<M
         } else if metadata.insert(name, Bytes::copy_from_slice(value.as_bytes())).is_err() {
             tracing::debug!("left out header {name}: it is no metadata");
         }
-        if metadata.len() > limits.entries_max {
-            return Err(Status::resource_exhausted(format!(
-                "more than {} metadata entries (limit metadata_entries_max)",
-                limits.entries_max
-            )));
-        }
+        limits.check(&metadata)?;
     }
     Ok(metadata)
 }
@@ -93,6 +89,16 @@ pub(super) struct MetadataLimits {
 impl MetadataLimits {
     pub(super) fn new(limits: &Limits) -> MetadataLimits {
         MetadataLimits { entries_max: limits.get(Limit::MetadataEntriesMax) as usize }
+    }
+
+    /// # Errors
+    /// `ResourceExhausted` for too many entries.
+    pub(super) fn check(&self, metadata: &Metadata) -> Result<()> {
+        if metadata.len() <= self.entries_max {
+            return Ok(());
+        }
+        let text = format!("more than {} metadata entries (limit metadata_entries_max)", self.entries_max);
+        Err(Status::resource_exhausted(text))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
-/// `memory://name`. `http://` and a bare `host:port` mean TCP.
+/// `memory://name`; for clients `ws://127.0.0.1:8080/path` too. `http://` and a bare `host:port` mean TCP.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Address {
@@ -14,6 +14,8 @@ pub enum Address {
     Tcp(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
+    /// A WebSocket: host name or IP address, port, and path. Servers take WebSockets on their TCP addresses.
+    WebSocket(String, u16, String),
 }
 
 impl FromStr for Address {
@@ -39,6 +41,17 @@ impl FromStr for Address {
                 Ok(Address::Memory(name.into()))
             };
         }
+        if let Some(rest) = text.strip_prefix("ws://") {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let path = if path.is_empty() { "/" } else { path };
+            if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(wrong("the path has characters that must be percent-encoded"));
+            }
+            return match format!("tcp://{authority}").parse() {
+                Ok(Address::Tcp(host, port)) => Ok(Address::WebSocket(host, port, path.to_owned())),
+                _ => Err(wrong("host and port are missing behind ws://")),
+            };
+        }
         let rest = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
         if rest.contains("://") {
             return Err(wrong("the scheme is not known"));
@@ -62,6 +75,10 @@ impl fmt::Display for Address {
             Address::Tcp(host, port) if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
             Address::Tcp(host, port) => write!(f, "tcp://{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::WebSocket(host, port, path) if host.contains(':') => {
+                write!(f, "ws://[{host}]:{port}{path}")
+            }
+            Address::WebSocket(host, port, path) => write!(f, "ws://{host}:{port}{path}"),
         }
     }
 }
@@ -72,18 +89,37 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_round_trip() {
-        for text in
-            ["tcp://127.0.0.1:80", "tcp://[::1]:0", "tcp://localhost:65535", "unix:/run/a.sock", "memory://a"]
-        {
+        for text in [
+            "tcp://127.0.0.1:80",
+            "tcp://[::1]:0",
+            "tcp://localhost:65535",
+            "unix:/run/a.sock",
+            "memory://a",
+            "ws://localhost:80/a/b",
+            "ws://[::1]:80/",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         assert_eq!("localhost:1".parse::<Address>().unwrap().to_string(), "tcp://localhost:1");
+        assert_eq!("ws://a:1".parse::<Address>().unwrap().to_string(), "ws://a:1/");
         assert_eq!("http://a:1/".parse::<Address>().unwrap().to_string(), "tcp://a:1");
     }
 
     #[test]
     fn wrong_addresses_say_what_is_expected() {
-        for text in ["", "host", "tcp://:1", "tcp://a:70000", "quic://a:1", "unix:", "memory://", "::1:80"] {
+        for text in [
+            "",
+            "ws://",
+            "ws://a",
+            "ws://a:1/ b",
+            "host",
+            "tcp://:1",
+            "tcp://a:70000",
+            "quic://a:1",
+            "unix:",
+            "memory://",
+            "::1:80",
+        ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.message().contains("expected tcp://"), "{text}: {error}");
         }

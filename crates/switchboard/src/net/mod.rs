@@ -4,7 +4,11 @@ mod address;
 mod buffer;
 pub(crate) mod memory;
 mod stream;
+mod websocket;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
 pub(crate) use stream::{Io, Listener, Pipe, dial};
+#[cfg(feature = "http")]
+pub(crate) use websocket::PROTOCOL as WEBSOCKET_PROTOCOL;
+pub(crate) use websocket::WebSocketIo;

@@ -1,6 +1,6 @@
 //! TCP, Unix and memory pipes behind one type.
 
-use super::{Address, memory};
+use super::{Address, WebSocketIo, memory};
 use crate::{Result, Status};
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
@@ -66,6 +66,10 @@ impl Listener {
                 }
                 Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
             }
+            Address::WebSocket(..) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT",
+            )),
         }
     }
 
@@ -138,6 +142,15 @@ pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn I
                 Box::new(of_another(stream)?)
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Address::WebSocket(host, port, path) => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                let host = match host.contains(':') {
+                    true => format!("[{host}]:{port}"),
+                    false => format!("{host}:{port}"),
+                };
+                Box::new(WebSocketIo::connect(Box::new(stream), &host, path).await?)
+            }
         })
     };
     match timeout(limit, dialled).await {

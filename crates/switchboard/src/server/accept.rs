@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 use switchboard_wire::{
-    native,
+    jsonrpc, native,
     sniff::{self, Protocol, Sniffed},
 };
 use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
@@ -131,10 +131,17 @@ async fn serve(
             let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
             Connection::new(accepted, wire).await;
         }
+        Protocol::JsonRpc => {
+            peer.wire = "jsonrpc";
+            let wire = jsonrpc::Server::lines(limits.wire(), shared.table.clone());
+            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
+            Box::pin(Connection::new(accepted, wire)).await;
+        }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
+            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
             // Boxed, or every native connection would have room for one of HTTP.
-            Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await;
+            Box::pin(crate::http::serve(accepted)).await;
         }
         _ => {}
     }

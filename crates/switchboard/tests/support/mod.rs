@@ -35,6 +35,7 @@ pub static PROBE: ServiceInfo = ServiceInfo {
         MethodInfo::new("Block", Kind::Unary),
         MethodInfo::new("Tally", Kind::ClientStream),
         MethodInfo::new("Mirror", Kind::Unary),
+        MethodInfo::new("Meta", Kind::Unary),
     ],
     descriptor: &[],
 };
@@ -230,6 +231,11 @@ impl Service for Probe {
                 let (bytes, cx) = call.into_one()?;
                 Ok(Reply::one(bytes, cx))
             }
+            13 => {
+                let (_, cx) = call.into_one()?;
+                let names: Vec<String> = cx.metadata().iter().map(|(name, _)| name.to_string()).collect();
+                Ok(Reply::one(encode(&names, codec)?, cx))
+            }
             other => Err(Status::unimplemented(format!("no method number {other}"))),
         }
     }
@@ -288,5 +294,13 @@ pub async fn served(address: &str) -> (switchboard::Running, Channel, Arc<Seen>)
     let seen = probe.seen.clone();
     let running = switchboard::Server::new().add(probe).listen(address).start().await.expect("start");
     let channel = Channel::connect(&running.url()).await.expect("connect");
+    (running, channel, seen)
+}
+
+/// A served probe and a channel to it over a WebSocket.
+pub async fn served_over_websocket() -> (switchboard::Running, Channel, Arc<Seen>) {
+    let (running, _, seen) = served("tcp://127.0.0.1:0").await;
+    let url = running.url().replace("tcp://", "ws://") + "/some/path";
+    let channel = Channel::connect(&url).await.expect("connect");
     (running, channel, seen)
 }

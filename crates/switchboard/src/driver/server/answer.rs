@@ -97,7 +97,10 @@ impl<W: ServerWire> Connection<W> {
             began,
             deadline,
             inbound,
-            credit: i64::from(self.wire.send_window()),
+            credit: match self.wire.send_window() {
+                u32::MAX => i64::MAX,
+                window => i64::from(window),
+            },
             stage: Stage::Polled,
         };
         match started {

@@ -1,0 +1,131 @@
+//! The WebSocket machine against arbitrary bytes and against itself.
+
+use super::Choices;
+use crate::{
+    Input, Outbox,
+    websocket::{Event, Kind, Limits, Role, WebSocket},
+};
+use bytes::BytesMut;
+
+/// Longest control frame, its header included.
+const CONTROL_FRAME_MAX: usize = 2 + 4 + 125;
+
+/// Any bytes: no panic, the same messages whatever the split, nothing over the limits, and no more answers than
+/// questions.
+///
+/// # Panics
+/// When that is not so.
+pub fn websocket_input(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let role = if choices.one_in(2) { Role::Client { seed: 1 } } else { Role::Server };
+    let limits = Limits {
+        frame_bytes_max: u64::from(choices.short()),
+        message_bytes_max: u64::from(choices.short()) * 2,
+    };
+    let steps = [choices.byte(), choices.byte(), choices.byte()];
+    let bytes = frames(role, &mut choices);
+    assert_eq!(run(role, limits, &bytes, &[]), run(role, limits, &bytes, &steps));
+}
+
+/// Either role hears what the other says, whatever the split.
+///
+/// # Panics
+/// When that is not so.
+pub fn websocket_conversation(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let limits = Limits { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20 };
+    let (server, client) = (Role::Server, Role::Client { seed: u64::from(choices.long()) });
+    let (from, to) = if choices.one_in(2) { (server, client) } else { (client, server) };
+    let steps = [choices.byte(), choices.byte(), choices.byte()];
+    let (mut sender, mut out, mut said) = (WebSocket::new(from, limits), Outbox::new(), Vec::new());
+    while !choices.is_over() {
+        let message = choices.message();
+        let text: String = message.iter().map(|byte| char::from(*byte)).collect();
+        let (kind, payload) =
+            if choices.one_in(2) { (Kind::Text, text.as_bytes()) } else { (Kind::Binary, &message[..]) };
+        let (first, second) = payload.split_at(payload.len() / 2);
+        sender.send(kind, &[first, second], &mut out);
+        said.push((kind, payload.to_vec()));
+        if choices.one_in(4) {
+            sender.ping(&mut out);
+        }
+    }
+    sender.close(1000, "", &mut out);
+    let (heard, open, _, ending) = run(to, limits, &out.take_all(), &steps);
+    assert_eq!(heard, said);
+    assert!(open.is_empty() && ending.starts_with("Closed"), "{ending}");
+}
+
+type Outcome = (Vec<(Kind, Vec<u8>)>, Vec<u8>, usize, String);
+
+/// Whole messages, the beginning of one that was not ended, bytes written, and how it ended.
+fn run(role: Role, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
+    let mut machine = WebSocket::new(role, limits);
+    let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
+    let (mut messages, mut rest, mut written) = (Vec::new(), bytes, 0);
+    for turn in 0.. {
+        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
+        let (piece, after) = rest.split_at(step.min(rest.len()));
+        rest = after;
+        input.extend(piece);
+        loop {
+            let received = machine.recv(&mut input, &mut payload, &mut out);
+            assert!(payload.len() as u64 <= limits.message_bytes_max, "{} bytes", payload.len());
+            written += out.take_all().len();
+            match received {
+                Ok(Some(Event::Data { kind, last: true })) => messages.push((kind, payload.split().to_vec())),
+                Ok(Some(Event::Data { .. } | Event::Pong)) => {}
+                Ok(Some(event @ Event::Closed(_))) => {
+                    return (messages, payload.to_vec(), written, format!("{event:?}"));
+                }
+                // What came of a text that is not UTF-8 depends on how it came.
+                Err(fatal) => return (messages, Vec::new(), written, fatal.0),
+                Ok(None) => break,
+            }
+        }
+        // The answer of a client has a mask of four bytes that the question has not.
+        let read = bytes.len() - rest.len();
+        assert!(written <= 3 * read + CONTROL_FRAME_MAX, "{written} bytes out for {read}");
+        assert!(input.len() < CONTROL_FRAME_MAX, "{} bytes are kept", input.len());
+        if rest.is_empty() {
+            break;
+        }
+    }
+    (messages, payload.to_vec(), written, String::new())
+}
+
+/// Mostly well-formed frames, at times nothing but noise.
+fn frames(role: Role, choices: &mut Choices<'_>) -> Vec<u8> {
+    if choices.one_in(8) {
+        return choices.rest().to_vec();
+    }
+    let mut bytes = Vec::new();
+    while !choices.is_over() {
+        let opcode = [0, 1, 2, 2, 8, 9, 10, 0][usize::from(choices.byte() % 8)];
+        let fin = if choices.one_in(3) { 0 } else { 0x80 };
+        let noise = if choices.one_in(64) { choices.byte() } else { 0 };
+        bytes.push((fin | opcode) ^ noise);
+        let payload = match opcode {
+            1 => String::from_utf8_lossy(choices.bytes(40)).into_owned().into_bytes(),
+            8 => [&[3, 0xE8 + choices.byte() % 20], choices.bytes(10)].concat(),
+            _ => {
+                let most = if choices.one_in(4) { 255 } else { 60 };
+                choices.bytes(most).to_vec()
+            }
+        };
+        let masked = if (role == Role::Server) != choices.one_in(64) { 0x80 } else { 0 };
+        match payload.len() {
+            len @ 0..=125 => bytes.push(masked | len as u8),
+            len => {
+                bytes.push(masked | 126);
+                bytes.extend_from_slice(&(len as u16).to_be_bytes());
+            }
+        }
+        let mask = if masked == 0 { [0; 4] } else { [choices.byte(), choices.byte(), 1, 2] };
+        if masked != 0 {
+            bytes.extend_from_slice(&mask);
+        }
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    }
+    bytes
+}

@@ -1,0 +1,64 @@
+//! The answers of a batch, collected until the last is there.
+
+use super::{ErrorObject, failure, success};
+use crate::Status;
+use bytes::Bytes;
+
+/// Answers so far.
+#[derive(Debug)]
+pub struct Batch {
+    text: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Batch {
+    /// No answers yet; together they may have four times the bytes of the largest message.
+    pub fn new(message_bytes_max: u32) -> Batch {
+        Batch { text: Vec::new(), bytes_max: 4 * message_bytes_max as usize }
+    }
+
+    /// Adds the answer to the request with this id.
+    pub fn push(&mut self, id: &[u8], result: &Result<Bytes, ErrorObject>) {
+        match result {
+            Ok(result) if self.text.len() + result.len() <= self.bytes_max => self.add(&success(id, result)),
+            Ok(result) => {
+                let text = format!(
+                    "a result of {} bytes does not fit: the answers of a batch have at most {} bytes (4 x message_bytes_max)",
+                    result.len(),
+                    self.bytes_max
+                );
+                self.fail(Some(id), &ErrorObject::from(&Status::resource_exhausted(text)));
+            }
+            Err(error) => self.fail(Some(id), error),
+        }
+    }
+
+    /// Adds the answer to something without a readable id, or with one.
+    pub fn fail(&mut self, id: Option<&[u8]>, error: &ErrorObject) {
+        self.add(&failure(id, error));
+    }
+
+    fn add(&mut self, answer: &[u8]) {
+        self.text.push(if self.text.is_empty() { b'[' } else { b',' });
+        self.text.extend_from_slice(answer);
+    }
+
+    /// Bytes of the answers so far.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether there are no answers.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The array; none if there were only notifications.
+    pub fn finish(mut self) -> Option<Bytes> {
+        if self.text.is_empty() {
+            return None;
+        }
+        self.text.push(b']');
+        Some(self.text.into())
+    }
+}

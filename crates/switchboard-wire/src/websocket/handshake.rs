@@ -1,0 +1,145 @@
+//! The opening handshake of section 4: the client's request and what it accepts as an answer.
+
+use super::sha1::sha1;
+use crate::{Input, base64};
+
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// Longest head of an answer.
+const HEAD_MAX: usize = 8 << 10;
+
+/// What a server answers to the key of a client.
+pub fn accept_key(key: &str) -> String {
+    base64::encode(&sha1(format!("{key}{GUID}").as_bytes()))
+}
+
+/// Whether `key` is 16 bytes in base64, as a `Sec-WebSocket-Key` must be.
+pub fn is_key(key: &str) -> bool {
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    key.len() == 24 && key.ends_with("==") && key.bytes().take(22).all(is_base64)
+}
+
+/// The client's side of an opening handshake.
+#[derive(Clone, Debug)]
+pub struct Handshake {
+    key: String,
+    protocol: &'static str,
+}
+
+/// An answer that opened the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Accepted;
+
+impl Handshake {
+    /// Asks for `protocol`; `nonce` must be random.
+    pub fn new(nonce: [u8; 16], protocol: &'static str) -> Handshake {
+        Handshake { key: base64::encode(&nonce), protocol }
+    }
+
+    /// The request to `path` of `host`, which has the port that is not 80.
+    pub fn request(&self, host: &str, path: &str) -> String {
+        let Handshake { key, protocol } = self;
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
+        )
+    }
+
+    /// Takes the answer from `input`; none means that more bytes are needed.
+    ///
+    /// # Errors
+    /// Why the answer opens no connection.
+    pub fn answer(&self, input: &mut Input) -> Result<Option<Accepted>, String> {
+        let rest = input.rest();
+        let Some(end) = rest.windows(4).position(|four| four == b"\r\n\r\n") else {
+            if rest.len() > HEAD_MAX {
+                return Err(format!("the head of the answer has more than {HEAD_MAX} bytes"));
+            }
+            return Ok(None);
+        };
+        let head = std::str::from_utf8(&rest[..end]).map_err(|_| "the answer is not text")?;
+        self.check(head)?;
+        input.skip(end + 4);
+        Ok(Some(Accepted))
+    }
+
+    fn check(&self, head: &str) -> Result<(), String> {
+        let (status, headers) = head.split_once("\r\n").unwrap_or((head, ""));
+        if !(status.starts_with("HTTP/1.1 101 ") || status == "HTTP/1.1 101") {
+            let status: String = status.chars().take(100).collect();
+            return Err(format!("the answer is {status:?}, not 101"));
+        }
+        let headers: Vec<(&str, &str)> = headers
+            .split("\r\n")
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name, value.trim()))
+            .collect();
+        let all = |wanted: &'static str| {
+            headers.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| *value)
+        };
+        let has = |name, token: &str| {
+            all(name).flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+        };
+        if !has("upgrade", "websocket") || !has("connection", "upgrade") {
+            return Err("the answer upgrades to no websocket".into());
+        }
+        if all("sec-websocket-accept").next() != Some(&accept_key(&self.key)) {
+            return Err("Sec-WebSocket-Accept does not fit the key".into());
+        }
+        if all("sec-websocket-extensions").next().is_some() {
+            return Err("the server uses an extension that was not offered".into());
+        }
+        match all("sec-websocket-protocol").next() {
+            Some(protocol) if protocol == self.protocol => Ok(()),
+            Some(other) => Err(format!("the server chose the sub-protocol {other:?}, not {}", self.protocol)),
+            None => Err(format!("the server does not know the sub-protocol {}", self.protocol)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_answered_as_in_the_rfc() {
+        assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(
+            is_key("dGhlIHNhbXBsZSBub25jZQ==") && !is_key("short") && !is_key("dGhlIHNhbXBsZSBub25jZQ=a")
+        );
+    }
+
+    #[test]
+    fn answers_are_checked_and_what_follows_stays() {
+        let handshake = Handshake::new(*b"the sample nonce", "swb.1");
+        assert!(handshake.request("a:1", "/x").contains("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"));
+        let good = "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: keep-alive, Upgrade\r\n\
+                    sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nsec-websocket-protocol: swb.1\r\n\r\n";
+        for end in 0..good.len() {
+            let mut input = Input::default();
+            input.extend(&good.as_bytes()[..end]);
+            assert_eq!(handshake.answer(&mut input), Ok(None));
+        }
+        let mut input = Input::default();
+        input.extend(good.as_bytes());
+        input.extend(b"\x82\0");
+        assert_eq!(handshake.answer(&mut input), Ok(Some(Accepted)));
+        assert_eq!(input.rest(), b"\x82\0");
+        for (from, to, why) in [
+            ("101 Switching Protocols", "403 Forbidden", "not 101"),
+            ("WebSocket", "h2c", "no websocket"),
+            ("keep-alive, Upgrade", "close", "no websocket"),
+            ("s3pP", "S3pP", "Sec-WebSocket-Accept"),
+            ("swb.1", "jsonrpc", "\"jsonrpc\""),
+            ("sec-websocket-protocol: swb.1", "x: y", "does not know"),
+            ("sec-websocket-protocol", "Sec-WebSocket-Extensions", "extension"),
+        ] {
+            let mut input = Input::default();
+            input.extend(good.replace(from, to).as_bytes());
+            let error = handshake.answer(&mut input).unwrap_err();
+            assert!(error.contains(why), "{from}: {error}");
+        }
+        let mut input = Input::default();
+        input.extend(&[b'x'; HEAD_MAX + 1]);
+        assert!(handshake.answer(&mut input).is_err());
+    }
+}

@@ -1,0 +1,361 @@
+//! JSON-RPC in the body of a POST. Everything that is JSON-RPC's to say comes with status 200.
+
+use super::{
+    body::Reply,
+    connection::respond,
+    convert::{self, MetadataLimits},
+    ticket::Ticket,
+};
+use crate::{
+    Call, Codec, Cx, Kind, Limit, Limits, Metadata, Peer, Result, Status,
+    call::{ReplyBody, RequestBody},
+    context,
+    server::Shared,
+};
+use ::http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
+
+/// Paths of JSON-RPC; a method of a service has a path of two parts.
+const PATHS: [&str; 2] = ["/", "/rpc"];
+/// With this header every path is one.
+const HEADER: &str = "x-jsonrpc-2.0";
+/// A request of an rpcx gateway, which comes to any path.
+const RPCX_SERVICE: &str = "x-rpcx-servicepath";
+/// Metadata of rpcx callers, written as a query string.
+const RPCX_META: &str = "x-rpcx-meta";
+const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "application/jsonrequest"];
+
+/// JSON-RPC as one HTTP connection reaches it.
+#[derive(Clone)]
+pub(super) struct JsonRpc {
+    shared: Arc<Shared>,
+    shard: usize,
+    peer: Arc<Peer>,
+    metadata: Arc<MetadataLimits>,
+    message_bytes_max: u32,
+}
+
+/// What every call of a request has.
+struct Common {
+    metadata: Metadata,
+    deadline: Option<Instant>,
+}
+
+/// Whether a request is JSON-RPC's to answer.
+pub(super) fn is_jsonrpc<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    if headers.get(HEADER).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true")) {
+        return true;
+    }
+    let path = request.uri().path();
+    // What is at `/` for people is not JSON-RPC's.
+    let posts = request.method() == Method::POST || path == PATHS[1];
+    PATHS.contains(&path) && posts && !headers.contains_key(RPCX_SERVICE)
+}
+
+impl JsonRpc {
+    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> JsonRpc {
+        JsonRpc {
+            shared,
+            shard,
+            peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
+            metadata: Arc::new(MetadataLimits::new(limits)),
+            message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
+        }
+    }
+
+    /// Answers a request. Dropping the future cancels the calls that it waits for.
+    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
+        let (head, body) = request.into_parts();
+        if head.method != Method::POST {
+            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, "JSON-RPC is sent with POST\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        if let Err(refused) = check_kind(&head.headers) {
+            return *refused;
+        }
+        let max = self.shared.table.largest_message(self.message_bytes_max) as usize;
+        let text = match Limited::new(body, max).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let why = format!("the body has more than {max} bytes (message_bytes_max)\n");
+                return respond(StatusCode::PAYLOAD_TOO_LARGE, why);
+            }
+            Err(error) => {
+                return respond(StatusCode::BAD_REQUEST, format!("the body ended early: {error}\n"));
+            }
+        };
+        let common = self.common(&head.headers);
+        match Body::read(&text) {
+            Err(error) => found(jsonrpc::failure(None, &error).into(), &Metadata::new()),
+            Ok(Body::One(entry)) => self.one(&entry, common).await,
+            Ok(Body::Batch(entries)) => self.batch(&entries, &common).await,
+        }
+    }
+
+    fn common(&self, headers: &HeaderMap) -> Result<Common> {
+        let mut metadata = convert::metadata(headers, &self.metadata)?;
+        if let Some(pairs) = headers.get(RPCX_META).and_then(|value| value.to_str().ok()) {
+            for (name, value) in pairs.split('&').filter_map(|pair| pair.split_once('=')) {
+                metadata.insert(&decoded(name).to_ascii_lowercase(), decoded(value))?;
+            }
+            self.metadata.check(&metadata)?;
+        }
+        let deadline = timeout(headers)?.map(|timeout| Instant::now() + timeout);
+        Ok(Common { metadata, deadline })
+    }
+
+    async fn one(&self, entry: &Bytes, common: Result<Common>) -> Response<Reply> {
+        let (id, begun) = self.begin(entry, &common);
+        let Some(id) = id else {
+            return match begun {
+                Err(Some(error)) => found(jsonrpc::failure(None, &error).into(), &Metadata::new()),
+                Err(None) => nothing(),
+                Ok(handler) => {
+                    notify(handler);
+                    nothing()
+                }
+            };
+        };
+        let (text, metadata) = match begun {
+            Err(None) => return nothing(),
+            Err(Some(error)) => (jsonrpc::failure(Some(&id), &error), Metadata::new()),
+            Ok(handler) => match handler.await {
+                Ok((result, metadata)) => (jsonrpc::success(&id, &result), metadata),
+                Err(status) => {
+                    let metadata = status.metadata().clone();
+                    (jsonrpc::failure(Some(&id), &ErrorObject::from(&status)), metadata)
+                }
+            },
+        };
+        found(text.into(), &metadata)
+    }
+
+    async fn batch(&self, entries: &[Bytes], common: &Result<Common>) -> Response<Reply> {
+        let mut answers = Batch::new(self.message_bytes_max);
+        let mut running = Vec::new();
+        for entry in entries {
+            match self.begin(entry, common) {
+                (_, Err(None)) => {}
+                (id, Err(Some(error))) => answers.fail(id.as_deref(), &error),
+                (None, Ok(handler)) => notify(handler),
+                (Some(id), Ok(handler)) => running.push((id, handler)),
+            }
+        }
+        // All at once; a wake looks at each of at most a hundred.
+        poll_fn(|cx| {
+            running.retain_mut(|(id, handler)| match handler.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(result) => {
+                    let result =
+                        result.map(|(result, _)| result).map_err(|status| ErrorObject::from(&status));
+                    answers.push(id, &result);
+                    false
+                }
+            });
+            if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        match answers.finish() {
+            Some(text) => found(text, &Metadata::new()),
+            None => nothing(),
+        }
+    }
+
+    /// The id of an entry and its handler, or why it has none; nothing for a notification that fails.
+    fn begin(
+        &self,
+        entry: &Bytes,
+        common: &Result<Common>,
+    ) -> (Option<Bytes>, Result<Handler, Option<ErrorObject>>) {
+        let request = match jsonrpc::Request::read(entry) {
+            Ok(request) => request,
+            Err(invalid) => return (invalid.id, Err(Some(invalid.error))),
+        };
+        let begun = match common {
+            Ok(common) => self.call(&request, common),
+            Err(status) => Err(status.clone()),
+        };
+        let answered = request.id.is_some();
+        (request.id, begun.map_err(|status| answered.then(|| ErrorObject::from(&status))))
+    }
+
+    /// Checks a call and hands it over.
+    fn call(&self, request: &jsonrpc::Request, common: &Common) -> Result<Handler> {
+        let table = &self.shared.table;
+        let method = jsonrpc::find(table, &request.method)?;
+        let info = table.info(method);
+        if info.kind != Kind::Unary {
+            return Err(Status::unimplemented(format!(
+                "{} streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP",
+                table.full_name(method)
+            )));
+        }
+        let message = jsonrpc::message(info, request.params.as_ref())?;
+        if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
+            return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
+        }
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, common.deadline)?;
+        let (service, index) = table.place(method);
+        let service_info = table.services()[usize::from(service)];
+        let deadline = common.deadline;
+        let cx = Cx::new(self.peer.clone(), service_info, info, deadline, common.metadata.clone());
+        let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
+        let mut handler = self.shared.services[usize::from(service)].call(call);
+        let replied = async move {
+            let reply = poll_fn(|cx| {
+                let poll = context::scope(deadline, || handler.as_mut().poll(cx));
+                if poll.is_pending() {
+                    ticket.park();
+                }
+                poll
+            });
+            let reply = match deadline {
+                None => reply.await,
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| {
+                        Err(Status::deadline_exceeded("the deadline has passed on the server"))
+                    })
+                }
+            };
+            let answer = reply.and_then(|reply| match reply.body {
+                ReplyBody::One(message) => {
+                    let mut metadata = reply.metadata;
+                    metadata.extend(reply.trailers);
+                    Ok((message, metadata))
+                }
+                ReplyBody::Many(_) => {
+                    Err(Status::internal("the handler answered with a stream where one message belongs"))
+                }
+            });
+            ticket.end(answer.as_ref().map_or_else(Status::code, |_| crate::Code::Ok));
+            answer
+        };
+        Ok(Box::pin(replied))
+    }
+}
+
+/// A call that runs: its result and what goes with it.
+type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;
+
+/// Runs a handler whose outcome nobody waits for; its ticket counts it.
+fn notify(handler: Handler) {
+    tokio::spawn(handler);
+}
+
+fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    // Browsers ask before they send these types or this header to somebody else's server.
+    if !headers.contains_key(HEADER) && !KINDS.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
+        let why = "JSON-RPC is sent as application/json\n";
+        return Err(Box::new(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+    }
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let why = "JSON-RPC is taken without compression\n";
+        return Err(Box::new(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+    }
+    Ok(())
+}
+
+/// What the caller allows for its calls: `connect-timeout-ms: 500` or `grpc-timeout: 500m`.
+fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() <= 10);
+    if let Some(value) = headers.get("connect-timeout-ms") {
+        let ms = value.to_str().ok().and_then(number);
+        let ms =
+            ms.ok_or_else(|| Status::invalid_argument("connect-timeout-ms is no number of milliseconds"))?;
+        return Ok(Some(Duration::from_millis(ms)));
+    }
+    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
+    let wrong = || Status::invalid_argument("grpc-timeout is no number with H, M, S, m, u or n");
+    let text = value.to_str().map_err(|_| wrong())?;
+    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let count = number(digits).ok_or_else(wrong)?;
+    Ok(Some(match unit {
+        "H" => Duration::from_secs(count.saturating_mul(3600)),
+        "M" => Duration::from_secs(count.saturating_mul(60)),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return Err(wrong()),
+    }))
+}
+
+/// A part of a query string without its escapes; those that are none stay.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        rest = match (first, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                &after[2..]
+            }
+            _ => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                after
+            }
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn found(text: Bytes, metadata: &Metadata) -> Response<Reply> {
+    let mut response = respond(StatusCode::OK, text);
+    response.headers_mut().extend(convert::headers(metadata));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// There were only notifications.
+fn nothing() -> Response<Reply> {
+    respond(StatusCode::NO_CONTENT, Bytes::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_two_spellings() {
+        let read = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            timeout(&headers)
+        };
+        assert_eq!(read("connect-timeout-ms", "1500").unwrap(), Some(Duration::from_millis(1500)));
+        assert_eq!(read("grpc-timeout", "20m").unwrap(), Some(Duration::from_millis(20)));
+        assert_eq!(read("grpc-timeout", "2H").unwrap(), Some(Duration::from_secs(7200)));
+        assert_eq!(read("x", "2H").unwrap(), None);
+        for (name, value) in [
+            ("connect-timeout-ms", "1s"),
+            ("grpc-timeout", ""),
+            ("grpc-timeout", "5"),
+            ("grpc-timeout", "99999999999S"),
+        ] {
+            assert!(read(name, value).is_err(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn query_strings_are_read() {
+        assert_eq!(decoded("a%20b+c%zz%4"), "a b c%zz%4");
+    }
+}

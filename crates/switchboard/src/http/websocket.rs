@@ -1,0 +1,171 @@
+//! WebSocket handshakes, and what the connection carries behind them: by its sub-protocol the native wire (`swb.1`)
+//! or JSON-RPC (`jsonrpc`, or none that is known here).
+
+use super::{
+    body::Reply,
+    connection::{Prefixed, respond},
+    convert::{self, MetadataLimits},
+};
+use crate::{
+    Metadata,
+    driver::{Accepted, Connection},
+    net::{WEBSOCKET_PROTOCOL, WebSocketIo},
+};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{
+        CONNECTION, HOST, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+        SEC_WEBSOCKET_VERSION, UPGRADE,
+    },
+};
+use bytes::BytesMut;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use std::sync::{Arc, Mutex, PoisonError};
+use switchboard_wire::{jsonrpc, native, websocket};
+
+const JSONRPC_PROTOCOL: &str = "jsonrpc";
+
+/// A handshake that was accepted, from the request to the end of the HTTP connection.
+#[derive(Clone, Default)]
+pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
+
+pub(super) struct Upgrade {
+    on: OnUpgrade,
+    native: bool,
+    metadata: Metadata,
+}
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_upgrade<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_11 && has_token(request.headers(), &UPGRADE, "websocket")
+}
+
+impl Upgrades {
+    /// Answers a handshake. `origins` are those of pages beside the server's own that may come, `*` for all.
+    pub(super) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        origins: &[String],
+        limits: &MetadataLimits,
+    ) -> Response<Reply> {
+        let headers = request.headers();
+        let text =
+            |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let key = text(&SEC_WEBSOCKET_KEY);
+        if text(&SEC_WEBSOCKET_VERSION) != "13" {
+            let mut response =
+                respond(StatusCode::UPGRADE_REQUIRED, "only version 13 of WebSocket is spoken\n");
+            response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            return response;
+        }
+        if request.method() != Method::GET
+            || !has_token(headers, &CONNECTION, "upgrade")
+            || !websocket::is_key(key)
+            || headers.get_all(SEC_WEBSOCKET_KEY).iter().count() > 1
+        {
+            return respond(StatusCode::BAD_REQUEST, "this is no handshake of WebSocket (RFC 6455)\n");
+        }
+        if !may_come(headers, origins) {
+            return respond(
+                StatusCode::FORBIDDEN,
+                "pages of this origin may open no WebSocket here (websocket_origins)\n",
+            );
+        }
+        let metadata = match convert::metadata(headers, limits) {
+            Ok(metadata) => metadata,
+            Err(status) => return respond(StatusCode::BAD_REQUEST, format!("{}\n", status.message())),
+        };
+        let offers = |protocol| has_token(headers, &SEC_WEBSOCKET_PROTOCOL, protocol);
+        let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
+        let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
+        let accept = websocket::accept_key(key);
+        let into = response.headers_mut();
+        into.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        into.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        into.insert(SEC_WEBSOCKET_ACCEPT, HeaderValue::try_from(accept).expect("base64 is a header value"));
+        if let Some(protocol) = protocol {
+            into.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+        }
+        let native = protocol == Some(WEBSOCKET_PROTOCOL);
+        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), native, metadata };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        response
+    }
+
+    /// What was accepted, if anything was.
+    pub(super) fn take(&self) -> Option<Upgrade> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Upgrade {
+    /// Runs the connection behind the handshake to its end; `accepted` makes the rest from its bytes.
+    pub(super) async fn run(self, accepted: impl FnOnce(Box<dyn crate::net::Io>, BytesMut) -> Accepted) {
+        let parts = match self.on.await {
+            Ok(upgraded) => match upgraded.downcast::<TokioIo<Prefixed>>() {
+                Ok(parts) => parts,
+                Err(_) => return tracing::error!("an upgraded connection is not what was served"),
+            },
+            Err(error) => return tracing::debug!("closed while it was upgraded: {error}"),
+        };
+        let Prefixed { first, io } = parts.io.into_inner();
+        let mut input = BytesMut::from(&parts.read_buf[..]);
+        input.extend_from_slice(&first);
+        let (limits, table);
+        if self.native {
+            let mut accepted = accepted(Box::new(WebSocketIo::server(io, input)), BytesMut::new());
+            accepted.peer.wire = "native";
+            (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
+            Connection::new(accepted, native::Server::new(limits, table)).await;
+        } else {
+            let mut accepted = accepted(io, input);
+            accepted.peer.wire = "jsonrpc";
+            (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
+            Connection::new(accepted, jsonrpc::Server::websocket(limits, table, self.metadata)).await;
+        }
+    }
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+}
+
+/// Only browsers send an origin, and they let every page open a connection to everywhere.
+fn may_come(headers: &HeaderMap, origins: &[String]) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let Ok(origin) = origin.to_str() else { return false };
+    let own = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    authority.is_some_and(|authority| own.is_some_and(|own| own.eq_ignore_ascii_case(authority)))
+        || origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_from_the_same_host_or_a_listed_origin() {
+        let listed = ["https://app.example".to_owned()];
+        for (origin, origins, may) in [
+            (None, &[][..], true),
+            (Some("http://here:1"), &[], true),
+            (Some("https://HERE:1"), &[], true),
+            (Some("http://here:2"), &[], false),
+            (Some("http://here:1.evil.example"), &[], false),
+            (Some("null"), &[], false),
+            (Some("https://app.example"), &listed, true),
+            (Some("http://app.example"), &listed, false),
+            (Some("null"), &["*".to_owned()], true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("here:1"));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            assert_eq!(may_come(&headers, origins), may, "{origin:?} {origins:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A pipe inside the binary messages of a WebSocket, for wires that care for no message boundaries.
+//!
+//! What is written becomes one binary message per write; what arrives is read on as if there were no messages. PING is
+//! answered, the peer's CLOSE is the end of the bytes, and shutting down sends our own and waits for the peer's.
+
+use super::{BUFFER_BYTES, Io, lend, take_back};
+use bytes::{Buf, BytesMut};
+use std::{
+    future::Future,
+    hash::{BuildHasher, RandomState},
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+};
+use switchboard_wire::{
+    Input, Outbox,
+    websocket::{Event, Handshake, Kind, Limits, Role, WebSocket, close},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+/// The sub-protocol of the native wire.
+pub(crate) const PROTOCOL: &str = "swb.1";
+
+/// Bytes that wait for the peer before it is read from, or written to, again.
+const OUT_MAX: usize = 64 << 10;
+/// Payload of one message at most.
+const WRITE_MAX: usize = 256 << 10;
+/// Nothing of a frame is held back, so neither its size nor that of its message matters.
+const LIMITS: Limits = Limits { frame_bytes_max: u64::MAX, message_bytes_max: u64::MAX };
+
+/// The pipe.
+pub(crate) struct WebSocketIo {
+    io: Box<dyn Io>,
+    machine: WebSocket,
+    /// Bytes of frames that are not whole.
+    input: BytesMut,
+    /// Payload that nobody has read.
+    payload: BytesMut,
+    out: Outbox,
+    close_code: u16,
+    /// The peer sends nothing more that matters.
+    ended: bool,
+    /// Because it made a mistake: what it still sends is thrown away.
+    failed: bool,
+}
+
+impl WebSocketIo {
+    #[cfg(feature = "http")]
+    /// The server's side; `input` are the first bytes behind the handshake.
+    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut) -> WebSocketIo {
+        WebSocketIo::new(io, input, Role::Server, close::GOING_AWAY)
+    }
+
+    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire.
+    ///
+    /// # Errors
+    /// Those of `io`, and a server that refuses.
+    pub(crate) async fn connect(mut io: Box<dyn Io>, host: &str, path: &str) -> io::Result<WebSocketIo> {
+        let random = RandomState::new();
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&random.hash_one(0).to_le_bytes());
+        nonce[8..].copy_from_slice(&random.hash_one(1).to_le_bytes());
+        let handshake = Handshake::new(nonce, PROTOCOL);
+        io.write_all(handshake.request(host, path).as_bytes()).await?;
+        let mut input = Input::default();
+        loop {
+            match handshake.answer(&mut input) {
+                Ok(Some(_)) => break,
+                Ok(None) => {}
+                Err(why) => return Err(io::Error::other(why)),
+            }
+            if io.read_buf(input.buffer()).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let role = Role::Client { seed: random.hash_one(2) };
+        Ok(WebSocketIo::new(io, input.into_buffer(), role, close::NORMAL))
+    }
+
+    fn new(io: Box<dyn Io>, input: BytesMut, role: Role, close_code: u16) -> WebSocketIo {
+        let machine = WebSocket::new(role, LIMITS);
+        let (payload, out) = (BytesMut::new(), Outbox::new());
+        WebSocketIo { io, machine, input, payload, out, close_code, ended: false, failed: false }
+    }
+
+    /// Fills `payload`, unless the peer has ended.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.payload.is_empty() && !self.ended {
+            let mut input = Input::new(std::mem::take(&mut self.input));
+            let event = self.machine.recv(&mut input, &mut self.payload, &mut self.out);
+            self.input = input.into_buffer();
+            match event {
+                Ok(Some(Event::Data { kind: Kind::Text, .. })) => {
+                    let why = "text messages need the sub-protocol jsonrpc";
+                    self.machine.close(close::UNSUPPORTED, why, &mut self.out);
+                    self.payload.clear();
+                    (self.ended, self.failed) = (true, true);
+                }
+                Ok(Some(Event::Data { .. } | Event::Pong)) => continue,
+                Ok(Some(Event::Closed(_))) => self.ended = true,
+                Ok(None) => {}
+                Err(fatal) => {
+                    tracing::debug!("closed: {fatal}");
+                    (self.ended, self.failed) = (true, true);
+                }
+            }
+            if self.poll_out(cx)?.is_pending() && self.out.len() > OUT_MAX {
+                return Poll::Pending;
+            }
+            if self.ended {
+                break;
+            }
+            if self.input.capacity() - self.input.len() < BUFFER_BYTES / 16 {
+                match self.input.is_empty() {
+                    true => self.input = lend(),
+                    false => self.input.reserve(BUFFER_BYTES),
+                }
+            }
+            match pin!(self.io.read_buf(&mut self.input)).poll(cx)? {
+                Poll::Ready(0) => self.ended = true,
+                Poll::Ready(_) => {}
+                Poll::Pending => {
+                    // Idle connections hold no buffers.
+                    if self.input.is_empty() {
+                        take_back(std::mem::take(&mut self.input));
+                    }
+                    self.payload = BytesMut::new();
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes frames until none is left.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 8];
+            let filled = self.out.fill(&mut slices);
+            match ready!(Pin::new(&mut *self.io).poll_write_vectored(cx, &slices[..filled]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.out.advance(written),
+            }
+        }
+        self.out.release();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends a message of these parts once there is room for it.
+    fn poll_send(&mut self, cx: &mut Context<'_>, parts: &[&[u8]]) -> Poll<io::Result<usize>> {
+        if self.machine.is_closing() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if self.out.len() > OUT_MAX {
+            ready!(self.poll_out(cx))?;
+        }
+        self.machine.send(Kind::Binary, parts, &mut self.out);
+        // What the peer does not take now goes with the next read or write.
+        let _ = self.poll_out(cx)?;
+        Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
+    }
+}
+
+impl AsyncRead for WebSocketIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_fill(cx))?;
+        let count = self.payload.len().min(into.remaining());
+        into.put_slice(&self.payload[..count]);
+        self.payload.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for WebSocketIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, &[&bytes[..bytes.len().min(WRITE_MAX)]])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut left = WRITE_MAX;
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(slices.len());
+        for slice in slices {
+            let part = &slice[..slice.len().min(left)];
+            left -= part.len();
+            parts.push(part);
+        }
+        self.poll_send(cx, &parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        Pin::new(&mut *self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if !this.ended {
+            this.machine.close(this.close_code, "", &mut this.out);
+        }
+        ready!(this.poll_out(cx))?;
+        while !this.ended {
+            ready!(this.poll_fill(cx))?;
+            this.payload.clear();
+        }
+        ready!(this.poll_out(cx))?;
+        ready!(Pin::new(&mut *this.io).poll_shutdown(cx))?;
+        // Bytes that nobody has read would make the system throw away the CLOSE that says what was wrong.
+        while this.failed {
+            this.input.clear();
+            if this.input.capacity() == 0 {
+                this.input = lend();
+            }
+            if ready!(pin!(this.io.read_buf(&mut this.input)).poll(cx))? == 0 {
+                this.failed = false;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
