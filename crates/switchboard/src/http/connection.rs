@@ -2,10 +2,11 @@
 
 use super::{
     Standard,
+    asked::Asked,
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
     dispatch::Dispatch,
     refusal,
-    text::{Asked, Text},
+    text::Text,
     trailers::Trailers,
 };
 use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
@@ -25,7 +26,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -136,6 +137,8 @@ async fn until_end<C: Future>(
 struct Front {
     service: ConnectRpcService<Dispatch>,
     shared: Arc<Shared>,
+    /// For how long nothing may come of a body on HTTP/1.1.
+    silence_max: Duration,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -155,7 +158,7 @@ impl Front {
             .with_compression(compression)
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
             .with_limits(message_limits(message));
-        Front { service, shared }
+        Front { service, shared, silence_max: limits.idle_timeout() }
     }
 }
 
@@ -175,11 +178,12 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let kind = kind.filter(|_| text.request == text.reply);
         let path = request.uri().path();
         let path = path.strip_prefix('/').unwrap_or(path);
+        let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         if let Some(refused) = refusal::refuse(&self.shared, request.method(), path, request.headers()) {
             let reply = finished(refused, None, text, kind);
             return Box::pin(async move {
                 if request.version() < Version::HTTP_2 {
-                    refusal::drain(request.into_body()).await;
+                    refusal::drain(Asked::new(request.into_body(), Text::default(), silence)).await;
                 }
                 Ok(reply)
             });
@@ -191,7 +195,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
-        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text)));
+        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text, silence)));
         Box::pin(async move {
             let Ok(response) = answer.await;
             Ok(finished(response, trailers, text, kind))

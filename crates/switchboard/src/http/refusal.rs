@@ -3,7 +3,7 @@
 //! `connectrpc` would take a timeout that it cannot read for none, and does not say what it has instead of an
 //! unknown method or compression.
 
-use super::{Standard, convert};
+use super::{Standard, asked::Asked, convert};
 use crate::{Metadata, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
@@ -12,7 +12,6 @@ use ::http::{
 use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, Dispatcher, Protocol};
 use http_body::Body;
-use hyper::body::Incoming;
 use std::{future::poll_fn, pin::Pin, time::Duration};
 
 const CONNECT_CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
@@ -65,7 +64,7 @@ pub(super) fn refuse(
 /// Reads the rest of a refused request.
 ///
 /// A caller on HTTP/1.1 that still writes when its answer comes sees a broken connection instead of the answer.
-pub(super) async fn drain(mut body: Incoming) {
+pub(super) async fn drain(mut body: Asked) {
     let drained = async {
         let mut left = DRAIN_MAX;
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

@@ -2,7 +2,10 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod attacks_http1;
+mod attacks_http2;
 mod dialects;
+mod frames;
 mod raw;
 mod service;
 mod standard;

@@ -1,6 +1,6 @@
 //! HTTP/1.1 byte by byte, and what clients of a library never send.
 
-use crate::service::start;
+use crate::{frames::soon, service::start};
 use base64::Engine;
 use std::time::Duration;
 use switchboard::{Limit, Running};
@@ -9,13 +9,13 @@ use tokio::{
     net::TcpStream,
 };
 
-async fn dial(running: &Running) -> TcpStream {
+pub(crate) async fn dial(running: &Running) -> TcpStream {
     let stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
 
-fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -26,7 +26,7 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The head and as much of the body as its length says.
-async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+pub(crate) async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -36,6 +36,17 @@ async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     stream.read_exact(&mut body).await.unwrap();
     (head, body)
+}
+
+/// Another caller is served.
+pub(crate) async fn serves(running: &Running) {
+    soon(async {
+        let mut stream = dial(running).await;
+        stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+        let (head, body) = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 200") && body == b"\"hello you\"", "{head}");
+    })
+    .await;
 }
 
 /// The next chunk of a body that came without a length; empty at its end.
