@@ -148,9 +148,14 @@ impl<W: ServerWire> Connection<W> {
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
         self.out.adopt(net::lend);
-        if self.draining.is_none() && self.shared.draining.load(Ordering::Relaxed) {
-            self.draining = Some(self.now);
-            self.wire.drain("the server is going away", &mut self.out);
+        if self.draining.is_none() {
+            if self.shared.draining.load(Ordering::Relaxed) {
+                self.draining = Some(self.now);
+                self.wire.drain("the server is going away", &mut self.out);
+            } else if self.wakes.is_retired() {
+                self.draining = Some(self.now);
+                self.wire.drain("the connection is old (connection_age)", &mut self.out);
+            }
         }
         if self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed() {
             return Poll::Ready(());

@@ -67,11 +67,11 @@ pub(crate) async fn serve(
     let ended = if is_http2 {
         let connection = http2(limits).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, limits).await
     } else {
         let connection = http1(limits).serve_connection(io, front);
         let tell = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, limits).await
     };
     if let Err(error) = ended {
         if error.is_parse() {
@@ -110,26 +110,38 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Runs the connection; once the server drains, tells it to finish what it has.
-async fn until_end<C: Future>(
+/// Runs the connection; once the server drains, or the connection is old, tells it to finish what it has.
+async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     tell: fn(Pin<&mut C>),
     mut drain: watch::Receiver<bool>,
     shared: &Shared,
-) -> C::Output {
+    limits: &Limits,
+) -> hyper::Result<()> {
     let mut connection = pin!(connection);
-    {
+    let is_old = {
         let mut drains = pin!(drain.wait_for(|drains| *drains));
-        let first = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => drains.as_mut().poll(cx).map(|_| None),
+        let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
+        let first = std::future::poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Err(ended));
+            }
+            if old.as_mut().is_some_and(|old| old.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(true));
+            }
+            drains.as_mut().poll(cx).map(|_| Ok(false))
         });
-        if let Some(ended) = first.await {
-            return ended;
+        match first.await {
+            Ok(is_old) => is_old,
+            Err(ended) => return ended,
         }
+    };
+    tell(connection.as_mut());
+    if is_old {
+        // What has not ended by then is cut.
+        return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
     }
     Standard::of(shared).drain();
-    tell(connection.as_mut());
     connection.await
 }
 

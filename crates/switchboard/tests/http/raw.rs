@@ -225,3 +225,12 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
     echo.dropped.acquire().await.unwrap().forget();
 }
+
+#[tokio::test]
+async fn old_connections_are_closed_between_requests() {
+    let (_, running) = start(&[(Limit::ConnectionAge, 100)]).await;
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+    answer(&mut stream).await;
+    assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0);
+}
