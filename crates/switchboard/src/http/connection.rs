@@ -191,7 +191,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let path = request.uri().path();
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
-        if let Some(refused) = refusal::refuse(&self.shared, request.method(), path, request.headers()) {
+        let table = &self.shared.table;
+        let method = table.find(path);
+        if let Some(refused) =
+            refusal::refuse(&self.shared, method, request.method(), path, request.headers())
+        {
             let reply = finished(refused, None, text, kind);
             return Box::pin(async move {
                 if request.version() < Version::HTTP_2 {
@@ -200,8 +204,8 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 Ok(reply)
             });
         }
-        let streams = self.shared.table.find(path).is_some_and(|method| {
-            matches!(self.shared.table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
+        let streams = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
         });
         let trailers = streams.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
