@@ -42,7 +42,7 @@ fn rules_become_statics() {
     has(
         &code,
         &[
-            r#"MethodInfo::new("Get", ::switchboard::Kind::Unary).http("#,
+            r#"MethodInfo::new("Get", ::switchboard::Kind::Unary).params("#,
             r#"verb: "GET", path: "/v1/{book.part.name=books/*}/{at}:read", body: "", response_body: "name""#,
             r#"verb: "POST", path: "/v1/books", body: "book", response_body: """#,
             r#"verb: "PROPFIND", path: "/v1/**", body: "*", response_body: """#,

@@ -30,9 +30,10 @@
 //!
 //! `message_bytes_max` bounds messages both compressed and not; `metadata_bytes_max` the list of headers;
 //! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which
-//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, and the time that an HTTP/1.1 request head may
-//! take.
+//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, between requests and within a body, and the time that
+//! an HTTP/1.1 request head may take; `connection_age` the time after which a connection is told to end.
 
+mod asked;
 mod body;
 mod connection;
 mod convert;

@@ -413,6 +413,7 @@ fn draining_refuses_what_is_new_and_answers_what_runs() {
     let mut driver = Driver::new(Limits::default());
     driver.send(br#"{"jsonrpc":"2.0","method":"Math.hang","id":1}"#);
     driver.server.drain("", &mut driver.out);
+    driver.server.refuse();
     let refused = driver.send(br#"{"jsonrpc":"2.0","method":"Math.sum","id":2}"#);
     assert!(refused[0].contains("-32014"), "{refused:?}");
     driver.reply(driver.hanging[0], "1");

@@ -167,11 +167,12 @@ impl<W: ServerWire> Connection<W> {
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
         self.out.adopt(net::lend);
-        if self.draining.is_none() && self.shared.draining.load(Ordering::Relaxed) {
-            self.draining = Some(self.now);
-            self.wire.drain("the server is going away", &mut self.out);
-            let linger = self.now + LINGER;
-            self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
+        if self.draining.is_none() {
+            if self.shared.draining.load(Ordering::Relaxed) {
+                self.drain("the server is going away");
+            } else if self.wakes.is_retired() {
+                self.drain("the connection is old (connection_age)");
+            }
         }
         if self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed() {
             return Poll::Ready(());
@@ -256,6 +257,15 @@ impl<W: ServerWire> Connection<W> {
         }
         cx.waker().wake_by_ref();
         true
+    }
+
+    /// Tells the peer to begin no further call here.
+    #[cold]
+    fn drain(&mut self, reason: &str) {
+        self.draining = Some(self.now);
+        self.wire.drain(reason, &mut self.out);
+        let linger = self.now + LINGER;
+        self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
     }
 
     /// Reads once and handles what came.

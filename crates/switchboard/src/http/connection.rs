@@ -2,12 +2,13 @@
 
 use super::{
     Standard,
+    asked::Asked,
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
     convert::MetadataLimits,
     dispatch::Dispatch,
     jsonrpc::{self, JsonRpc},
     refusal, rest,
-    text::{Asked, Text},
+    text::Text,
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
@@ -27,7 +28,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -63,11 +64,11 @@ pub(crate) async fn serve(accepted: Accepted) {
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, &settings).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
         let tell = |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, &settings).await
     };
     if let Some(upgrade) = upgrades.take() {
         return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
@@ -109,26 +110,38 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Runs the connection; once the server drains, tells it to finish what it has.
-async fn until_end<C: Future>(
+/// Runs the connection; once the server drains, or the connection is old, tells it to finish what it has.
+async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     tell: fn(Pin<&mut C>),
     mut drain: watch::Receiver<bool>,
     shared: &Shared,
-) -> C::Output {
+    limits: &Limits,
+) -> hyper::Result<()> {
     let mut connection = pin!(connection);
-    {
+    let is_old = {
         let mut drains = pin!(drain.wait_for(|drains| *drains));
-        let first = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => drains.as_mut().poll(cx).map(|_| None),
+        let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
+        let first = std::future::poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Err(ended));
+            }
+            if old.as_mut().is_some_and(|old| old.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(true));
+            }
+            drains.as_mut().poll(cx).map(|_| Ok(false))
         });
-        if let Some(ended) = first.await {
-            return ended;
+        match first.await {
+            Ok(is_old) => is_old,
+            Err(ended) => return ended,
         }
+    };
+    tell(connection.as_mut());
+    if is_old {
+        // What has not ended by then is cut.
+        return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
     }
     Standard::of(shared).drain();
-    tell(connection.as_mut());
     connection.await
 }
 
@@ -140,6 +153,8 @@ struct Front {
     jsonrpc: JsonRpc,
     upgrades: Upgrades,
     metadata: MetadataLimits,
+    /// For how long nothing may come of a body on HTTP/1.1.
+    silence_max: Duration,
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -167,6 +182,7 @@ impl Front {
             jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
+            silence_max: limits.idle_timeout(),
             shared,
         }
     }
@@ -209,23 +225,28 @@ impl Front {
         let kind = kind.filter(|_| text.request == text.reply);
         let path = request.uri().path();
         let path = path.strip_prefix('/').unwrap_or(path);
-        if let Some(refused) = refusal::refuse(&self.shared, request.method(), path, request.headers()) {
+        let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
+        let table = &self.shared.table;
+        let method = table.find(path);
+        if let Some(refused) =
+            refusal::refuse(&self.shared, method, request.method(), path, request.headers())
+        {
             let reply = finished(refused, None, text, kind);
             return Box::pin(async move {
                 if request.version() < Version::HTTP_2 {
-                    refusal::drain(request.into_body()).await;
+                    refusal::drain(Asked::new(request.into_body(), Text::default(), silence)).await;
                 }
                 Ok(reply)
             });
         }
-        let streams = self.shared.table.find(path).is_some_and(|method| {
-            matches!(self.shared.table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
+        let streams = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
         });
         let trailers = streams.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
-        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text)));
+        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text, silence)));
         Box::pin(async move {
             let Ok(response) = answer.await;
             Ok(finished(response, trailers, text, kind))

@@ -3,7 +3,7 @@
 //! `connectrpc` would take a timeout that it cannot read for none, and does not say what it has instead of an
 //! unknown method or compression.
 
-use super::{Standard, convert};
+use super::{Standard, asked::Asked, convert};
 use crate::{Metadata, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
@@ -12,8 +12,8 @@ use ::http::{
 use bytes::Bytes;
 use connectrpc::{ConnectRpcBody, Dispatcher, Protocol};
 use http_body::Body;
-use hyper::body::Incoming;
 use std::{future::poll_fn, pin::Pin, time::Duration};
+use switchboard_wire::MethodId;
 
 const CONNECT_CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -26,21 +26,22 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 const GRPC_DIGITS_MAX: usize = 8;
 const CONNECT_DIGITS_MAX: usize = 10;
 
-/// Why this request is not taken, as the answer to it; none if it is.
+/// Why this request to the method `found`, if there is one, is not taken, as the answer to it; none if it is.
 pub(super) fn refuse(
     shared: &Shared,
+    found: Option<MethodId>,
     method: &Method,
     path: &str,
     headers: &HeaderMap,
 ) -> Option<Response<ConnectRpcBody>> {
     let standard = Standard::of(shared);
     let protocol = match Protocol::detect(headers) {
-        Some(found) => found.protocol,
+        Some(detected) => detected.protocol,
         // Unknown codecs and types of content have answers of their own.
         None if headers.contains_key(CONTENT_TYPE) => return None,
         None => Protocol::Connect,
     };
-    if shared.table.find(path).is_none() && standard.router().lookup(path).is_none() {
+    if found.is_none() && standard.router().lookup(path).is_none() {
         let status = shared.table.unknown(path);
         return Some(answer(&status, Some(StatusCode::NOT_FOUND), headers));
     }
@@ -65,7 +66,7 @@ pub(super) fn refuse(
 /// Reads the rest of a refused request.
 ///
 /// A caller on HTTP/1.1 that still writes when its answer comes sees a broken connection instead of the answer.
-pub(super) async fn drain(mut body: Incoming) {
+pub(super) async fn drain(mut body: Asked) {
     let drained = async {
         let mut left = DRAIN_MAX;
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -119,7 +120,7 @@ fn check_timeout(protocol: Protocol, headers: &HeaderMap) -> Result<(), Status> 
 
 /// The compression of the request's messages, if it names one.
 fn encoding(protocol: Protocol, headers: &HeaderMap) -> Option<&str> {
-    let streams = Protocol::detect(headers).is_some_and(|found| found.is_streaming);
+    let streams = Protocol::detect(headers).is_some_and(|detected| detected.is_streaming);
     let name = match protocol {
         Protocol::Connect if streams => CONNECT_CONTENT_ENCODING,
         Protocol::Connect => CONTENT_ENCODING,

@@ -9,13 +9,7 @@ use ::http::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use std::{
-    error::Error,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::error::Error;
 
 const BINARY: &str = "application/grpc-web";
 const TEXT: &str = "application/grpc-web-text";
@@ -61,86 +55,11 @@ pub(super) fn encode(data: &[u8]) -> Bytes {
     STANDARD.encode(data).into()
 }
 
-/// The body of a request, decoded if it is text.
-pub(super) struct Asked {
-    body: Incoming,
-    /// Characters of a group that is not complete; none if the body is no text.
-    rest: Option<BytesMut>,
-}
-
-impl Asked {
-    pub(super) fn new(body: Incoming, text: Text) -> Asked {
-        Asked { body, rest: text.request.then(BytesMut::new) }
-    }
-}
-
-/// Why a body cannot be read.
-type Unreadable = Box<dyn Error + Send + Sync>;
-
-/// The error of a body, in the shape that `connectrpc` wants it.
-#[derive(Debug)]
-pub(super) struct Failed(Unreadable);
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for Failed {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
-    }
-}
-
-impl Body for Asked {
-    type Data = Bytes;
-    type Error = Failed;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
-        let this = &mut *self;
-        loop {
-            let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-            let Some(rest) = &mut this.rest else {
-                return Poll::Ready(frame.map(|frame| frame.map_err(|error| Failed(error.into()))));
-            };
-            let data = match frame {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => data,
-                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
-                },
-                Some(Err(error)) => return Poll::Ready(Some(Err(Failed(error.into())))),
-                None if rest.is_empty() => return Poll::Ready(None),
-                None => {
-                    rest.clear();
-                    return Poll::Ready(Some(Err(Failed("the body is not base64: it is cut short".into()))));
-                }
-            };
-            match decode(rest, &data) {
-                // An empty frame would say nothing.
-                Ok(decoded) if decoded.is_empty() => {}
-                decoded => return Poll::Ready(Some(decoded.map(Frame::data).map_err(Failed))),
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.as_ref().is_none_or(BytesMut::is_empty) && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.rest {
-            None => self.body.size_hint(),
-            Some(_) => SizeHint::default(),
-        }
-    }
-}
+/// Why text cannot be decoded.
+pub(super) type Unreadable = Box<dyn Error + Send + Sync>;
 
 /// Decodes the whole groups of `rest` and `data`; what is left of them stays in `rest`.
-fn decode(rest: &mut BytesMut, data: &[u8]) -> Result<Bytes, Unreadable> {
+pub(super) fn decode(rest: &mut BytesMut, data: &[u8]) -> Result<Bytes, Unreadable> {
     rest.extend_from_slice(data);
     let whole = rest.split_to(rest.len() / 4 * 4);
     let mut decoded = Vec::with_capacity(whole.len() / 4 * 3);

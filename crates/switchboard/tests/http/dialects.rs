@@ -45,7 +45,7 @@ async fn all(running: &Running) -> Vec<(&'static str, Caller)> {
 }
 
 impl Caller {
-    async fn say(
+    pub(crate) async fn say(
         &self,
         asked: &str,
         options: CallOptions,

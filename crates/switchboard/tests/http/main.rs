@@ -2,8 +2,11 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod attacks_http1;
+mod attacks_http2;
 mod browsers;
 mod dialects;
+mod frames;
 mod library;
 mod raw;
 mod rest;

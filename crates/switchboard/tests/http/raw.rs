@@ -1,6 +1,6 @@
 //! HTTP/1.1 byte by byte, and what clients of a library never send.
 
-use crate::service::start;
+use crate::{frames::soon, service::start};
 use base64::Engine;
 use std::time::Duration;
 use switchboard::{Limit, Running};
@@ -36,6 +36,17 @@ pub(crate) async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     stream.read_exact(&mut body).await.unwrap();
     (head, body)
+}
+
+/// Another caller is served.
+pub(crate) async fn serves(running: &Running) {
+    soon(async {
+        let mut stream = dial(running).await;
+        stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+        let (head, body) = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 200") && body == b"\"hello you\"", "{head}");
+    })
+    .await;
 }
 
 /// The next chunk of a body that came without a length; empty at its end.
@@ -213,4 +224,13 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     }
     assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
     echo.dropped.acquire().await.unwrap().forget();
+}
+
+#[tokio::test]
+async fn old_connections_are_closed_between_requests() {
+    let (_, running) = start(&[(Limit::ConnectionAge, 100)]).await;
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+    answer(&mut stream).await;
+    assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0);
 }
