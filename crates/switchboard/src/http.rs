@@ -29,7 +29,7 @@
 
 mod body;
 mod connection;
-mod convert;
+pub(crate) mod convert;
 mod dispatch;
 mod replies;
 mod requests;

@@ -40,6 +40,8 @@ impl Begin {
                     connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
                 }
             }
+            #[cfg(feature = "http")]
+            Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
             Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());
                 let body = match (message, outbound) {
