@@ -152,7 +152,9 @@ impl ChannelBuilder {
                 }
             }
             #[cfg(feature = "http")]
-            "codec" | "compression" | "get" | "http" | "wire" => self.options.http.set(name, value).map_err(wrong)?,
+            "codec" | "compression" | "get" | "http" | "wire" => {
+                self.options.http.set(name, value).map_err(wrong)?
+            }
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}
             #[cfg(not(feature = "http"))]

@@ -2,6 +2,8 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod client;
+mod client_trouble;
 mod dialects;
 mod raw;
 mod service;

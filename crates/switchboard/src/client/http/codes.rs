@@ -17,7 +17,8 @@ pub(super) fn of_status(status: StatusCode) -> Code {
 
 /// The status for an answer that is none of the dialect.
 pub(super) fn foreign(status: StatusCode, headers: &HeaderMap, wanted: &str, peer: &str) -> Status {
-    let kind = headers.get(CONTENT_TYPE).map_or("none".into(), |kind| String::from_utf8_lossy(kind.as_bytes()));
+    let kind =
+        headers.get(CONTENT_TYPE).map_or("none".into(), |kind| String::from_utf8_lossy(kind.as_bytes()));
     let (code, text) = if status == StatusCode::OK {
         (Code::Unknown, format!("{peer} answered with content type {kind} where {wanted} belongs"))
     } else {
@@ -51,7 +52,10 @@ mod tests {
         headers.insert(CONTENT_TYPE, "text/html".parse().unwrap());
         let status = foreign(StatusCode::BAD_GATEWAY, &headers, "application/grpc", "tcp://a:1");
         assert_eq!((status.code(), status.origin()), (Code::Unavailable, Origin::Path));
-        assert_eq!(status.message(), "tcp://a:1 answered with HTTP status 502 Bad Gateway, content type text/html");
+        assert_eq!(
+            status.message(),
+            "tcp://a:1 answered with HTTP status 502 Bad Gateway, content type text/html"
+        );
         let status = foreign(StatusCode::OK, &HeaderMap::new(), "application/grpc", "tcp://a:1");
         assert_eq!(status.code(), Code::Unknown);
         assert!(status.message().ends_with("content type none where application/grpc belongs"), "{status}");

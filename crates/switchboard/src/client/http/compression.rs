@@ -69,7 +69,7 @@ mod tests {
     fn messages_survive_and_bombs_do_not() {
         for compression in [Compression::Gzip, Compression::Zstd] {
             let small = compression.compress(&[7; 10_000]).unwrap();
-            assert!(small.len() < 100);
+            assert!(small.len() < 1000);
             assert_eq!(compression.decompress(small.clone(), 10_000).unwrap(), [7; 10_000][..]);
             let bomb = compression.decompress(small, 9_999).unwrap_err();
             assert_eq!(bomb.code(), Code::ResourceExhausted);
@@ -80,6 +80,9 @@ mod tests {
             assert_eq!(Compression::named(Some(&name)).unwrap(), Some(compression));
         }
         assert_eq!(Compression::named(Some(&HeaderValue::from_static("identity"))).unwrap(), None);
-        assert_eq!(Compression::named(Some(&HeaderValue::from_static("br"))).unwrap_err().code(), Code::Internal);
+        assert_eq!(
+            Compression::named(Some(&HeaderValue::from_static("br"))).unwrap_err().code(),
+            Code::Internal
+        );
     }
 }

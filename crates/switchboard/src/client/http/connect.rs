@@ -49,7 +49,9 @@ pub(super) fn failure(http: StatusCode, body: &[u8], metadata: Metadata) -> Stat
     let code = codes::of_status(http);
     match serde_json::from_slice::<Failure>(body) {
         Ok(failure) if failure.code.is_string() || failure.message.is_some() => failure.status(code),
-        _ => codes::from_path(code, format!("the server answered with HTTP status {http} and no error in it")),
+        _ => {
+            codes::from_path(code, format!("the server answered with HTTP status {http} and no error in it"))
+        }
     }
     .with_metadata(metadata)
 }
@@ -62,7 +64,9 @@ pub(super) fn end(body: &[u8], limits: &MetadataLimits) -> Result<Metadata> {
     let mut headers = HeaderMap::new();
     for (name, values) in &end.metadata {
         for value in values {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
+            {
                 headers.append(name, value);
             }
         }
@@ -129,7 +133,9 @@ pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message:
         query.push_str("&message=");
         for byte in message {
             match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(*byte as char),
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                    query.push(*byte as char)
+                }
                 _ => write!(query, "%{byte:02X}").expect("a string takes all"),
             }
         }
@@ -147,11 +153,16 @@ mod tests {
 
     #[test]
     fn failures_are_read_and_else_inferred_from_http() {
-        let body = br#"{"code":"not_found","message":"no","details":[{"type":"a.B","value":"CAE","debug":{}}]}"#;
+        let body =
+            br#"{"code":"not_found","message":"no","details":[{"type":"a.B","value":"CAE","debug":{}}]}"#;
         let status = failure(StatusCode::INTERNAL_SERVER_ERROR, body, Metadata::new());
         assert_eq!((status.code(), status.message(), status.origin()), (Code::NotFound, "no", Origin::Peer));
-        assert_eq!((&*status.details()[0].type_name, &status.details()[0].value[..]), ("a.B", &b"\x08\x01"[..]));
-        let status = failure(StatusCode::SERVICE_UNAVAILABLE, br#"{"code":"?","message":"m"}"#, Metadata::new());
+        assert_eq!(
+            (&*status.details()[0].type_name, &status.details()[0].value[..]),
+            ("a.B", &b"\x08\x01"[..])
+        );
+        let status =
+            failure(StatusCode::SERVICE_UNAVAILABLE, br#"{"code":"?","message":"m"}"#, Metadata::new());
         assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::IfIdempotent));
         for body in [&b"<html>"[..], b"{}", b"[]", b"null", br#"{"code":5}"#] {
             assert_eq!(failure(StatusCode::NOT_FOUND, body, Metadata::new()).code(), Code::Unimplemented);
@@ -165,7 +176,10 @@ mod tests {
         let metadata = end(br#"{"metadata":{"x-end":["a","b"],"x-bin":["AA"]}}"#, &limits).unwrap();
         assert_eq!(format!("{metadata:?}"), r#"{"x-bin": b"\0", "x-end": b"a", "x-end": b"b"}"#);
         let status = end(br#"{"error":{"code":"aborted"},"metadata":{"x":["1"]}}"#, &limits).unwrap_err();
-        assert_eq!((status.code(), status.message(), status.metadata().text("x")), (Code::Aborted, "", Some("1")));
+        assert_eq!(
+            (status.code(), status.message(), status.metadata().text("x")),
+            (Code::Aborted, "", Some("1"))
+        );
         assert_eq!(end(b"{", &limits).unwrap_err().code(), Code::Internal);
     }
 

@@ -124,7 +124,9 @@ impl Envelopes {
 
 /// Says which reply is too large and which setting allows more.
 pub(super) fn too_large(bytes: usize, max: usize) -> Status {
-    let text = format!("a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)");
+    let text = format!(
+        "a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
+    );
     Status::resource_exhausted(text).with_origin(Origin::Here)
 }
 
@@ -157,7 +159,10 @@ mod tests {
         let mut envelopes = Envelopes::new(5);
         envelopes.push(Bytes::from_static(b"\0\0\0\0\x06"));
         let refused = envelopes.next().unwrap_err();
-        assert!(refused.message().contains("6 bytes is over the limit of 5 bytes (message_bytes_max"), "{refused}");
+        assert!(
+            refused.message().contains("6 bytes is over the limit of 5 bytes (message_bytes_max"),
+            "{refused}"
+        );
         let mut envelopes = Envelopes::new(5);
         envelopes.push(Bytes::from_static(b"\x02\0\0\0\x06{}"));
         assert_eq!(envelopes.next().unwrap(), None);

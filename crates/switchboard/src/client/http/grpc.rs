@@ -19,7 +19,10 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// The end of a call by its trailers: their metadata, or the status that they tell.
 pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
     let Some(number) = trailers.get(STATUS) else {
-        return Err(codes::from_path(Code::Unknown, "the server ended the call without a grpc-status".into()));
+        return Err(codes::from_path(
+            Code::Unknown,
+            "the server ended the call without a grpc-status".into(),
+        ));
     };
     // The usual end is a status and nothing else.
     if number == "0" {
@@ -49,7 +52,8 @@ pub(super) fn timeout(left: Duration) -> HeaderValue {
     const DIGITS: u128 = 99_999_999;
     let nanos = left.as_nanos();
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
-    let fits = units.iter().map(|(unit, name)| (nanos.div_ceil(*unit), name)).find(|(count, _)| *count <= DIGITS);
+    let fits =
+        units.iter().map(|(unit, name)| (nanos.div_ceil(*unit), name)).find(|(count, _)| *count <= DIGITS);
     let text = match fits {
         Some((count, name)) => format!("{count}{name}"),
         None => format!("{}H", nanos.div_ceil(3_600_000_000_000).min(DIGITS)),

@@ -16,13 +16,19 @@ use bytes::Bytes;
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
-    client::conn::http1::{self, SendRequest},
+    client::conn::{
+        TrySendError,
+        http1::{self, SendRequest},
+    },
 };
 use hyper_util::rt::TokioIo;
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -45,16 +51,31 @@ pub(super) struct Http1 {
     open: Arc<Semaphore>,
 }
 
-/// Connections that wait for a call; none once the channel was dropped.
-struct Idle(Mutex<Option<Vec<SendRequest<Upload>>>>);
+/// Connections that wait for a call.
+struct Idle {
+    /// None once the channel was dropped.
+    senders: Mutex<Option<Vec<SendRequest<Upload>>>>,
+    /// A connection was closed from this side, since its call was given up.
+    cut: AtomicBool,
+}
 
 impl Idle {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<SendRequest<Upload>>>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Option<SendRequest<Upload>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop()
+        self.lock().as_mut()?.pop()
+    }
+
+    fn clear(&self) {
+        if let Some(idle) = &mut *self.lock() {
+            idle.clear();
+        }
     }
 
     fn give_back(&self, sender: SendRequest<Upload>) {
-        if let Some(idle) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(idle) = &mut *self.lock()
             && idle.len() < IDLE_MAX
             && !sender.is_closed()
         {
@@ -82,10 +103,11 @@ impl Http1 {
             host,
             connect_timeout: options.connect_timeout,
             head_bytes_max,
-            idle: Arc::new(Idle(Mutex::new(Some(vec![sender])))),
+            idle: Arc::new(Idle { senders: Mutex::new(Some(vec![sender])), cut: AtomicBool::new(false) }),
             open: Arc::new(Semaphore::new(OPEN_MAX)),
         };
-        Ok((link, Driver { connection, heard }))
+        let idle = link.idle.clone();
+        Ok((link, Driver { connection, heard, idle }))
     }
 
     pub(super) async fn begin(
@@ -111,12 +133,11 @@ impl Http1 {
                 continue;
             }
             // The request starts here, so that a connection that ends right now gives it back.
-            let mut answer = Box::pin(sender.try_send_request(request));
+            let mut answer: Pin<Box<dyn Future<Output = Outcome> + Send>> =
+                Box::pin(sender.try_send_request(request));
             let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-            let answer: Started = match first {
-                Poll::Pending => Started::Pending(Box::pin(async move {
-                    answer.await.map_err(|error| error.into_error())
-                })),
+            let answer = match first {
+                Poll::Pending => Started::Pending(answer),
                 Poll::Ready(Ok(response)) => Started::Ready(Ok(response)),
                 Poll::Ready(Err(mut error)) => match error.take_message() {
                     Some(unsent) if !fresh => {
@@ -124,10 +145,10 @@ impl Http1 {
                         continue;
                     }
                     Some(_) => return Err(self.refused(common, "the server closed it")),
-                    None => Started::Ready(Err(error.into_error())),
+                    None => Started::Ready(Err(error)),
                 },
             };
-            let lease = Lease { sender: Some(sender), idle: self.idle.clone(), _turn: turn };
+            let lease = Lease { sender: Some(sender), idle: self.idle.clone(), done: false, _turn: turn };
             return Ok(Exchange { answer, lease });
         }
     }
@@ -153,7 +174,7 @@ impl Http1 {
     }
 
     pub(super) fn retire(&self) {
-        *self.idle.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.idle.lock() = None;
     }
 }
 
@@ -172,39 +193,62 @@ async fn handshake(
         })
 }
 
+/// An exchange that broke.
+pub(super) struct Broken {
+    error: hyper::Error,
+    /// The connection had ended before the request was sent.
+    unsent: bool,
+}
+
+impl From<hyper::Error> for Broken {
+    fn from(error: hyper::Error) -> Broken {
+        Broken { error, unsent: false }
+    }
+}
+
 /// What an error of HTTP/1.1 means for the call.
-pub(super) fn status(common: &Common, error: &hyper::Error) -> Status {
+pub(super) fn status(common: &Common, broken: &Broken) -> Status {
+    let Broken { error, unsent } = broken;
+    if *unsent {
+        return common.lost("the server closed it before the call was sent").with_retry(Retry::Safe);
+    }
     if error.is_parse() || error.is_parse_too_large() {
-        return codes::from_path(Code::Internal, format!("{} sent an answer that is no HTTP/1.1: {error}", common.peer));
+        return codes::from_path(
+            Code::Internal,
+            format!("{} sent an answer that is no HTTP/1.1: {error}", common.peer),
+        );
     }
     if error.is_user() {
         return codes::from_path(Code::Internal, format!("the request could not be sent: {error}"));
     }
-    let why = if error.is_incomplete_message() { "the server closed it".to_owned() } else { error.to_string() };
+    let why =
+        if error.is_incomplete_message() { "the server closed it".to_owned() } else { error.to_string() };
     common.lost(&why)
 }
 
-/// A call has the connection for itself; afterwards others may use it.
+/// A call has the connection for itself; others may use it when its answer was read to the end. Else it is closed.
 struct Lease {
     sender: Option<SendRequest<Upload>>,
     idle: Arc<Idle>,
+    done: bool,
     _turn: OwnedSemaphorePermit,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A connection whose answer was not read to its end ends by itself, and is passed over.
-        if let Some(sender) = self.sender.take() {
-            self.idle.give_back(sender);
+        match self.sender.take_if(|_| self.done) {
+            Some(sender) => self.idle.give_back(sender),
+            None => self.idle.cut.store(true, Ordering::Relaxed),
         }
     }
 }
 
-type Response = ::http::Response<Incoming>;
+type Outcome = std::result::Result<::http::Response<Incoming>, TrySendError<Request<Upload>>>;
 
+#[expect(clippy::large_enum_variant, reason = "one per call, moved once")]
 enum Started {
-    Pending(Pin<Box<dyn Future<Output = hyper::Result<Response>> + Send>>),
-    Ready(hyper::Result<Response>),
+    Pending(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Ready(Outcome),
 }
 
 /// A request that was begun on a connection of its own.
@@ -214,13 +258,23 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) async fn answer(self) -> hyper::Result<Answer> {
-        let response = match self.answer {
-            Started::Pending(answer) => answer.await?,
-            Started::Ready(answer) => answer?,
+    pub(super) async fn answer(self) -> Result<Answer, Broken> {
+        let outcome = match self.answer {
+            Started::Pending(answer) => answer.await,
+            Started::Ready(answer) => answer,
         };
-        let (head, incoming) = response.into_parts();
-        let body = Body { incoming, trailers: None, _lease: self.lease };
+        let (head, incoming) = match outcome {
+            Ok(response) => response.into_parts(),
+            Err(mut error) => {
+                let unsent = error.take_message().is_some();
+                if unsent {
+                    // The server closes what is idle: the others are likely closed as well.
+                    self.lease.idle.clear();
+                }
+                return Err(Broken { error: error.into_error(), unsent });
+            }
+        };
+        let body = Body { incoming, trailers: None, lease: self.lease };
         Ok(Answer { status: head.status, headers: head.headers, body: link::Body::Http1(body) })
     }
 }
@@ -230,14 +284,17 @@ pub(super) struct Body {
     // Dropped before the lease, so that hyper knows first whether the connection can be used again.
     incoming: Incoming,
     trailers: Option<HeaderMap>,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl Body {
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
         loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
-                None => return Poll::Ready(None),
+                None => {
+                    self.lease.done = true;
+                    return Poll::Ready(None);
+                }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) => return Poll::Ready(Some(Ok(chunk))),
@@ -256,12 +313,13 @@ impl Body {
 pub(super) struct Driver {
     connection: Connection,
     heard: Arc<Heard>,
+    idle: Arc<Idle>,
 }
 
 impl Driver {
     pub(super) async fn run(self, link: Arc<Link>) -> Ended {
         let end = self.connection.await;
-        if self.heard.anything() {
+        if self.heard.anything() || self.idle.cut.load(Ordering::Relaxed) {
             return Ended::Heard;
         }
         // A server that accepts and closes: the next try has to wait.

@@ -147,7 +147,11 @@ impl Exchange {
     #[inline]
     pub(super) async fn answer(self) -> Result<Answer, h2::Error> {
         let (head, body) = self.answer.await?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body: link::Body::Http2(Body { stream: body, taken: 0 }) })
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body: link::Body::Http2(Body { stream: body, taken: 0 }),
+        })
     }
 }
 
@@ -170,7 +174,9 @@ impl Body {
                 Poll::Ready(Some(Ok(chunk)))
             }
             // The server has answered and wants no more of the request: nothing is missing.
-            Some(Err(error)) if error.is_reset() && error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(None),
+            Some(Err(error)) if error.is_reset() && error.reason() == Some(Reason::NO_ERROR) => {
+                Poll::Ready(None)
+            }
             other => Poll::Ready(other),
         }
     }
@@ -272,7 +278,9 @@ impl Driver {
         let now = Instant::now();
         if wanted <= now {
             if self.pinged.is_some_and(|pinged| pinged > self.heard.last()) {
-                return Poll::Ready(Some(common.lost(&format!("no sign of life for {:?} (keepalive)", silence * 2))));
+                return Poll::Ready(Some(
+                    common.lost(&format!("no sign of life for {:?} (keepalive)", silence * 2)),
+                ));
             }
             self.pinged = Some(now);
             next = now + silence;

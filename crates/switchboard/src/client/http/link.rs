@@ -122,7 +122,7 @@ impl Link {
     /// What a broken exchange means for its call.
     pub(super) fn status(&self, broken: &Broken) -> Status {
         match broken {
-            Broken::Http1(error) => http1::status(&self.common, error),
+            Broken::Http1(broken) => http1::status(&self.common, broken),
             Broken::Http2(error) => http2::status(&self.common, error),
         }
     }
@@ -250,7 +250,9 @@ impl Body {
     #[inline]
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         match self {
-            Body::Http1(body) => body.poll_chunk(cx).map(|chunk| chunk.map(|got| got.map_err(Broken::Http1))),
+            Body::Http1(body) => body
+                .poll_chunk(cx)
+                .map(|chunk| chunk.map(|got| got.map_err(|error| Broken::Http1(error.into())))),
             Body::Http2(body) => body.poll_chunk(cx).map(|chunk| chunk.map(|got| got.map_err(Broken::Http2))),
         }
     }
@@ -273,7 +275,7 @@ impl Body {
 
 /// Why an exchange has no end.
 pub(super) enum Broken {
-    Http1(hyper::Error),
+    Http1(http1::Broken),
     Http2(h2::Error),
 }
 

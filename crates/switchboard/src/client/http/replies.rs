@@ -121,7 +121,9 @@ impl<'a> Replies<'a> {
             Dialect::GrpcWeb => TRAILERS,
         };
         if flags & !(COMPRESSED | ends) != 0 {
-            return Err(wrong(&format!("the server sent a message with flags {flags:#04x}, which nobody knows")));
+            return Err(wrong(&format!(
+                "the server sent a message with flags {flags:#04x}, which nobody knows"
+            )));
         }
         let payload = match (flags & COMPRESSED != 0, self.compression) {
             (false, _) => payload,
@@ -154,13 +156,18 @@ pub(super) fn check_type(headers: &HeaderMap, wanted: &str, peer: &str) -> Resul
         return Ok(());
     }
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    let bare = |kind: &[u8]| kind.strip_suffix(b"+proto").map_or_else(|| kind.to_ascii_lowercase(), <[u8]>::to_ascii_lowercase);
+    let bare = |kind: &[u8]| {
+        kind.strip_suffix(b"+proto").map_or_else(|| kind.to_ascii_lowercase(), <[u8]>::to_ascii_lowercase)
+    };
     if bare(kind) == bare(wanted.as_bytes()) {
         return Ok(());
     }
     let same_family = |family: &[u8]| wanted.as_bytes().starts_with(family) && kind.starts_with(family);
     let mut status = codes::foreign(StatusCode::OK, headers, wanted, peer);
-    if same_family(b"application/grpc+") || same_family(b"application/grpc-web") || same_family(b"application/connect+") {
+    if same_family(b"application/grpc+")
+        || same_family(b"application/grpc-web")
+        || same_family(b"application/connect+")
+    {
         // The server speaks the dialect and mistook the codec.
         status = wrong(status.message());
     }

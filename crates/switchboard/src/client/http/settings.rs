@@ -67,8 +67,14 @@ impl Settings {
     pub(in crate::client) fn check(&self) -> Result<()> {
         let wrong = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
-            None if self.version.is_some() || self.announce || self.get || self.codec == Some(Codec::Json) => {
-                wrong("http, codec, compression and get are options of HTTP: add wire=grpc, grpc-web or connect")
+            None if self.version.is_some()
+                || self.announce
+                || self.get
+                || self.codec == Some(Codec::Json) =>
+            {
+                wrong(
+                    "http, codec, compression and get are options of HTTP: add wire=grpc, grpc-web or connect",
+                )
             }
             Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
                 wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")

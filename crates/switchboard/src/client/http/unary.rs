@@ -48,7 +48,8 @@ pub(super) async fn call(
 
 /// The only message.
 async fn only(replies: &mut Replies<'_>) -> Result<Bytes> {
-    let none = || codes::from_path(Code::Unimplemented, "the server ended a unary call without a reply".into());
+    let none =
+        || codes::from_path(Code::Unimplemented, "the server ended a unary call without a reply".into());
     let item = replies.next().await?.ok_or_else(none)?;
     match replies.next().await? {
         None => Ok(item),
@@ -94,7 +95,8 @@ async fn bare(
     let trailers = connect::split_trailers(&mut headers);
     if status == StatusCode::OK {
         check_type(&headers, wanted, link.peer())?;
-    } else if !headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+    } else if !headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    {
         return Err(codes::foreign(status, &headers, wanted, link.peer()));
     }
     let head = convert::metadata(&headers, &terms.metadata)?;

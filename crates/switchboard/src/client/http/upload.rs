@@ -50,10 +50,7 @@ impl Body for Upload {
     type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
         match &mut *self {
             Upload::Many(requests) => {
                 requests.poll_next(cx).map(|message| message.map(|message| message.map(Frame::data)))
