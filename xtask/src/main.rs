@@ -2,13 +2,15 @@
 //!
 //! Only the standard library is used, so that the first run on a fresh machine compiles in seconds.
 //! `steps` is the list of what is checked, `peers` installs the foreign programs that some steps need, `tidy`
-//! enforces what review should not discuss, and `interop` runs the foreign programs against the real binary.
+//! enforces what review should not discuss, `interop` runs foreign programs against the real binary, and `suites` runs
+//! whole foreign test suites against servers that implement their services.
 
 mod examples;
 mod interop;
 mod peers;
 mod process;
 mod steps;
+mod suites;
 mod tidy;
 
 use std::process::ExitCode;

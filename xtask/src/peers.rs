@@ -14,16 +14,28 @@ use crate::process::{self, Failure, Workspace};
 /// A program that the interop steps need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
+    /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
+    ConnectConformance,
     Curl,
+    /// The interop client of gRPC for Go.
+    GrpcGoClient,
+    /// The interop server of gRPC for Go.
+    GrpcGoServer,
     Grpcurl,
+    H2spec,
     /// Python with grpcio and its tools.
     Python,
 }
 
-const ALL: [Peer; 3] = [Peer::Curl, Peer::Grpcurl, Peer::Python];
-
-const GRPCURL: &str = "github.com/fullstorydev/grpcurl/cmd/grpcurl";
-const GRPCURL_VERSION: &str = "v1.9.4";
+const ALL: [Peer; 7] = [
+    Peer::ConnectConformance,
+    Peer::Curl,
+    Peer::GrpcGoClient,
+    Peer::GrpcGoServer,
+    Peer::Grpcurl,
+    Peer::H2spec,
+    Peer::Python,
+];
 
 /// Registries answer slowly at times; a second attempt usually succeeds.
 const ATTEMPTS: usize = 2;
@@ -71,18 +83,27 @@ impl Peers {
         }
         let found = match peer {
             Peer::Curl => curl(),
-            Peer::Grpcurl => self.grpcurl(),
             Peer::Python => self.python(),
+            Peer::ConnectConformance => {
+                self.go("connectrpc.com/conformance/cmd/connectconformance", "v1.0.6")
+            }
+            Peer::GrpcGoClient => self.go("google.golang.org/grpc/interop/client", "v1.84.0"),
+            Peer::GrpcGoServer => self.go("google.golang.org/grpc/interop/server", "v1.84.0"),
+            Peer::Grpcurl => self.go("github.com/fullstorydev/grpcurl/cmd/grpcurl", "v1.9.4"),
+            Peer::H2spec => self.go("github.com/summerwind/h2spec/cmd/h2spec", "v2.2.1+incompatible"),
         };
         let found = found.map_err(|failure| Failure::new(format!("{}: {failure}", peer.name())));
         self.known.borrow_mut().insert(peer, found.clone());
         found
     }
 
-    fn grpcurl(&self) -> Result<PathBuf, Failure> {
-        // The program cannot tell its version when it was built this way, the folder can.
-        let folder = self.folder.join(format!("grpcurl-{GRPCURL_VERSION}"));
-        let program = folder.join("grpcurl");
+    /// A program that `go install` builds from source.
+    fn go(&self, module: &str, version: &str) -> Result<PathBuf, Failure> {
+        let name = module.rsplit('/').next().unwrap_or(module);
+        // Programs that were built this way cannot tell their version, the folder can. It has the whole path
+        // because several programs are called `client`.
+        let folder = self.folder.join(format!("{}-{version}", module.replace('/', "-")));
+        let program = folder.join(name);
         if program.is_file() {
             return Ok(program);
         }
@@ -90,7 +111,7 @@ impl Peers {
             return Err(Failure::new("go is not installed"));
         }
         create(&folder)?;
-        let module = format!("{GRPCURL}@{GRPCURL_VERSION}");
+        let module = format!("{module}@{version}");
         attempt(|| {
             process::run(Command::new("go").args(["install", &module]).env("GOBIN", absolute(&folder)?))
         })?;
@@ -131,8 +152,12 @@ impl Peers {
 impl Peer {
     fn name(self) -> &'static str {
         match self {
+            Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
+            Self::GrpcGoClient => "the interop client of grpc-go",
+            Self::GrpcGoServer => "the interop server of grpc-go",
             Self::Grpcurl => "grpcurl",
+            Self::H2spec => "h2spec",
             Self::Python => "Python with grpcio",
         }
     }

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -111,6 +113,63 @@ pub(crate) fn is_in_path(program: &str) -> bool {
 /// Whether this run must not accept skipped steps.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+/// What a server gets to begin to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that runs beside a check; it ends when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// The port of the loopback interface that it said it listens on.
+    pub(crate) port: String,
+}
+
+impl Server {
+    /// Starts a server that prints where it listens as its first line, with the port at the end.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, Failure> {
+        let shown = shown(command);
+        println!("$ {shown} &");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| cannot_start(&shown, &error))?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            // A server that cannot start ends, and the line stays empty.
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        let port = line.trim().rsplit(':').next().unwrap_or_default().to_owned();
+        let server = Self { child, port };
+        match server.port.parse::<u16>() {
+            Ok(_) => Ok(server),
+            Err(_) => Err(Failure::new(format!("`{shown}` did not say where it listens: {line:?}"))),
+        }
+    }
+
+    /// Starts a server that listens on this port and may not say so; returns once it accepts connections.
+    pub(crate) fn start_at(port: &str, command: &mut Command) -> Result<Self, Failure> {
+        let shown = shown(command);
+        println!("$ {shown} &");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| cannot_start(&shown, &error))?;
+        let server = Self { child, port: port.to_owned() };
+        let started = Instant::now();
+        while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+            if started.elapsed() > START_LIMIT {
+                return Err(Failure::new(format!("`{shown}` does not listen after {START_LIMIT:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
 }
 
 fn end(child: &mut Child) {

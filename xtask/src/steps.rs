@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, tidy};
+use crate::{examples, suites, tidy};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
@@ -83,6 +83,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Grpc),
     },
     Step {
+        name: "interop-grpc-go",
+        about: "the interop cases of gRPC, from its Go client",
+        check: |run| suites::grpc_go(run),
+    },
+    Step {
         name: "interop-grpcurl",
         about: "gRPC from grpcurl: with schema files and by reflection",
         check: |run| interop::run(run, Suite::Grpcurl),
@@ -96,6 +101,16 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-native",
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),
+    },
+    Step {
+        name: "conformance-server",
+        about: "every case of Connect's suite: Connect, gRPC and gRPC-Web on HTTP/1.1 and HTTP/2",
+        check: |run| suites::conformance_server(run),
+    },
+    Step {
+        name: "h2spec",
+        about: "HTTP/2 as its suite checks it, beside grpc-go",
+        check: |run| suites::h2spec(run),
     },
 ];
 
@@ -115,7 +130,7 @@ pub(crate) fn select(names: &str) -> Result<Vec<Step>, String> {
 /// Prints the steps in the order in which they run.
 pub(crate) fn print_list() {
     for step in ALL {
-        println!("{:<16} {}", step.name, step.about);
+        println!("{:<18} {}", step.name, step.about);
     }
 }
 
@@ -157,10 +172,10 @@ impl Summary {
             text.push_str(content);
             text.push('\n');
         };
-        line("step              result      seconds");
+        line("step                result      seconds");
         for step in finished {
             let seconds = step.took.as_secs_f64();
-            line(&format!("{:<16}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
+            line(&format!("{:<18}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
         }
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         for step in finished {

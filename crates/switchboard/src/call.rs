@@ -9,7 +9,7 @@ use std::{
     fmt,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use switchboard_wire::{MethodInfo, ServiceInfo};
@@ -53,13 +53,26 @@ pub struct Cx {
     pub(crate) method: &'static MethodInfo,
     pub(crate) deadline: Option<Instant>,
     pub(crate) metadata: Metadata,
-    reply: Mutex<Option<Box<ReplyMetadata>>>,
+    reply: Place,
 }
 
+/// Where the reply's metadata is kept.
+enum Place {
+    /// Here: it is lost when a call of one reply fails.
+    Here(ReplyCell),
+    /// With whoever answers the caller, so that it outlives a handler that fails.
+    Shared(Arc<ReplyCell>),
+}
+
+/// What a handler adds to its reply; costs no allocation while that is nothing.
 #[derive(Default)]
-struct ReplyMetadata {
-    head: Metadata,
-    trailers: Metadata,
+pub(crate) struct ReplyCell(Mutex<Option<Box<ReplyMetadata>>>);
+
+/// The metadata before and after the messages of a reply.
+#[derive(Default)]
+pub(crate) struct ReplyMetadata {
+    pub(crate) head: Metadata,
+    pub(crate) trailers: Metadata,
 }
 
 /// Who calls.
@@ -131,12 +144,8 @@ impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
     pub fn one(message: Bytes, cx: Cx) -> Reply {
-        let reply = cx.reply.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (metadata, trailers) = match reply {
-            None => (Metadata::new(), Metadata::new()),
-            Some(reply) => (reply.head, reply.trailers),
-        };
-        Reply { metadata, trailers, body: ReplyBody::One(message) }
+        let ReplyMetadata { head, trailers } = cx.reply.into_metadata();
+        Reply { metadata: head, trailers, body: ReplyBody::One(message) }
     }
 
     /// A reply of a stream of messages.
@@ -153,7 +162,7 @@ impl Cx {
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
-        Cx { peer, service, method, deadline, metadata, reply: Mutex::new(None) }
+        Cx { peer, service, method, deadline, metadata, reply: Place::Here(ReplyCell::default()) }
     }
 
     /// What the caller added to the call.
@@ -203,8 +212,15 @@ impl Cx {
     }
 
     fn reply_mut<T>(&self, change: impl FnOnce(&mut ReplyMetadata) -> T) -> T {
-        let mut reply = self.reply.lock().unwrap_or_else(PoisonError::into_inner);
-        change(reply.get_or_insert_default())
+        change(self.reply.cell().lock().get_or_insert_default())
+    }
+
+    /// Keeps the reply's metadata where it outlives this context; to be called before the handler gets it.
+    #[cfg(feature = "http")]
+    pub(crate) fn share_reply(&mut self) -> Arc<ReplyCell> {
+        let cell = Arc::<ReplyCell>::default();
+        self.reply = Place::Shared(cell.clone());
+        cell
     }
 
     /// Takes what the handler added for the head.
@@ -215,6 +231,36 @@ impl Cx {
     /// Takes what the handler added for the end.
     pub(crate) fn take_reply_trailers(&self) -> Metadata {
         self.reply_mut(|reply| std::mem::take(&mut reply.trailers))
+    }
+}
+
+impl Place {
+    fn cell(&self) -> &ReplyCell {
+        match self {
+            Place::Here(cell) => cell,
+            Place::Shared(cell) => cell,
+        }
+    }
+
+    fn into_metadata(self) -> ReplyMetadata {
+        match self {
+            Place::Here(ReplyCell(cell)) => {
+                let reply = cell.into_inner().unwrap_or_else(PoisonError::into_inner);
+                reply.map_or_else(ReplyMetadata::default, |reply| *reply)
+            }
+            Place::Shared(cell) => cell.take(),
+        }
+    }
+}
+
+impl ReplyCell {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<ReplyMetadata>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes all that was added.
+    pub(crate) fn take(&self) -> ReplyMetadata {
+        self.lock().take().map_or_else(ReplyMetadata::default, |reply| *reply)
     }
 }
 

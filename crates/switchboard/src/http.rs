@@ -17,8 +17,9 @@
 //! # Metadata and streams
 //!
 //! A reply's head goes out before its first message. A handler that waits before it sends anything has its
-//! head sent early, because callers may wait for it: at once if it set metadata or if the caller streams too,
-//! else after a tenth of a second. Metadata that is set later goes with the trailers, so that none is lost.
+//! head sent early, because callers may wait for it: at once if it set metadata, else after a tenth of a second,
+//! so that a handler can set metadata when it has read the first message. Metadata that is set later goes with the
+//! trailers, so that none is lost. What a unary handler set before it failed goes with its error.
 //!
 //! # Limits
 //!

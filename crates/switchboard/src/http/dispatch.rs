@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyMetadata, RequestBody},
     context,
     server::Shared,
 };
@@ -98,7 +98,7 @@ impl Dispatch {
         begun: Begun,
         body: RequestBody,
         requests: Option<Requests>,
-    ) -> impl Future<Output = Result<Answered, ConnectError>> + Send + 'static + use<> {
+    ) -> impl Future<Output = Result<Answered>> + Send + 'static + use<> {
         let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
@@ -119,7 +119,7 @@ impl Dispatch {
                 Ok(reply) => Ok(Answered { reply, requests, ticket, trailers, protocol }),
                 Err(status) => {
                     ticket.end(status.code());
-                    Err(refusal(&status))
+                    Err(status)
                 }
             }
         }
@@ -135,19 +135,29 @@ impl Dispatch {
                 let handler = self.call(begun, body, requests);
                 tokio::spawn(async move {
                     // Nobody waits for the outcome; the ticket has counted it.
-                    let _ = match late {
-                        None => handler.await.and_then(Answered::one),
+                    let answered = match late {
+                        None => handler.await,
                         Some(late) => match tokio::time::timeout_at(late.into(), handler).await {
-                            Ok(answered) => answered.and_then(Answered::one),
+                            Ok(answered) => answered,
                             Err(_) => return,
                         },
                     };
+                    let _ = answered.map(Answered::one);
                 });
                 Box::pin(std::future::ready(Ok(Response::new(Bytes::from_static(empty).into()))))
             }
-            Ok(begun) => {
+            Ok(mut begun) => {
+                let reply = begun.cx.share_reply();
                 let handler = self.call(begun, body, requests);
-                Box::pin(async move { handler.await?.one() })
+                Box::pin(async move {
+                    match handler.await {
+                        Ok(answered) => answered.one(),
+                        Err(status) => {
+                            let ReplyMetadata { head, trailers } = reply.take();
+                            Err(convert::error(&status, &head, &trailers))
+                        }
+                    }
+                })
             }
         }
     }
@@ -162,7 +172,7 @@ impl Dispatch {
             Err(status) => failed(&status),
             Ok(begun) => {
                 let handler = self.call(begun, body, requests);
-                Box::pin(async move { handler.await?.many().await })
+                Box::pin(async move { handler.await.map_err(|status| refusal(&status))?.many().await })
             }
         }
     }

@@ -44,7 +44,6 @@ impl Replies {
     /// # Errors
     /// The handler's, if it fails before that; head and trailers are in it.
     pub(super) async fn start(mut self) -> Result<Response<EncodedStream>, ConnectError> {
-        let patient = self.requests.is_none();
         let mut head = Metadata::new();
         let mut wait = pin!(None);
         let first = poll_fn(|cx| {
@@ -54,7 +53,7 @@ impl Replies {
             }
             self.ticket.park();
             head = self.items.head();
-            if !patient || !head.is_empty() {
+            if !head.is_empty() {
                 return Poll::Ready(None);
             }
             if wait.is_none() {

@@ -1,0 +1,83 @@
+//! Runs whole foreign test suites against the servers of `interop/conformance`, which implement the services that
+//! those suites call.
+
+mod h2spec;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::peers::Peer;
+use crate::process::{self, Failure, Server};
+use crate::steps::{Outcome, Run};
+
+/// All cases of a suite take some ten seconds; one that hangs has a limit of its own.
+const SUITE_LIMIT: Duration = Duration::from_secs(300);
+
+/// One case of the interop client takes less than a second, the soaking ones ten.
+const CASE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The cases of gRPC's interop client that need neither TLS nor credentials.
+const GRPC_CASES: [&str; 17] = [
+    "cancel_after_begin",
+    "cancel_after_first_response",
+    "channel_soak",
+    "client_streaming",
+    "custom_metadata",
+    "empty_stream",
+    "empty_unary",
+    "large_unary",
+    "pick_first_unary",
+    "ping_pong",
+    "rpc_soak",
+    "server_streaming",
+    "special_status_message",
+    "status_code_and_message",
+    "timeout_on_sleeping_server",
+    "unimplemented_method",
+    "unimplemented_service",
+];
+
+/// Connect's conformance suite in the role of the client.
+pub(crate) fn conformance_server(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::ConnectConformance, |suite| {
+        let server = built(run, "conformance-server")?;
+        let config = run.workspace.root.join("interop/conformance/connect-server.yaml");
+        let mut command = Command::new(suite);
+        command.arg("--conf").arg(config).args(["--mode", "server", "--"]).arg(server);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
+/// Every interop case from gRPC's Go client, one process each.
+pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::GrpcGoClient, |client| {
+        let server = Server::start(&mut Command::new(built(run, "interop-server")?))?;
+        for case in GRPC_CASES {
+            let mut command = Command::new(&client);
+            command.args(["-server_host=127.0.0.1", &format!("-server_port={}", server.port)]);
+            process::run_within(CASE_LIMIT, command.arg(format!("-test_case={case}")))?;
+        }
+        println!("{} of {} cases", GRPC_CASES.len(), GRPC_CASES.len());
+        Ok(())
+    })
+}
+
+/// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
+pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
+}
+
+/// Runs `check` with an installed peer; skips it when there is none.
+fn with_peer(run: &Run<'_>, peer: Peer, check: impl FnOnce(PathBuf) -> Result<(), Failure>) -> Outcome {
+    match run.peers.path(peer) {
+        Ok(path) => check(path).into(),
+        Err(failure) => Outcome::Skipped(failure.to_string()),
+    }
+}
+
+/// A server of `interop/conformance`, freshly built.
+fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
+    run.workspace.cargo(&["build", "--package", "conformance", "--bin", server])?;
+    Ok(run.workspace.built()?.join(server))
+}
