@@ -1,0 +1,1 @@
+//! The interop cases of gRPC.
