@@ -124,13 +124,15 @@ pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message:
     if message.len() > GET_BYTES_MAX / 4 * 3 {
         return None;
     }
-    let mut query = format!("{path}?connect=v1&encoding={codec}");
+    // Always in this order, so that caches find the same call again.
+    let text = codec == "json" && compression.is_none();
+    let mut query = format!("{path}?connect=v1{}", if text { "" } else { "&base64=1" });
     if let Some(compression) = compression {
         query.push_str("&compression=");
         query.push_str(compression);
     }
-    if codec == "json" && compression.is_none() {
-        query.push_str("&message=");
+    write!(query, "&encoding={codec}&message=").expect("a string takes all");
+    if text {
         for byte in message {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
@@ -140,7 +142,6 @@ pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message:
             }
         }
     } else {
-        query.push_str("&base64=1&message=");
         URL_SAFE_NO_PAD.encode_string(message, &mut query);
     }
     (query.len() <= GET_BYTES_MAX).then_some(query)
@@ -198,7 +199,7 @@ mod tests {
         let json = query("/a.B/C", "json", None, br#"{"a":1}"#).unwrap();
         assert_eq!(json, "/a.B/C?connect=v1&encoding=json&message=%7B%22a%22%3A1%7D");
         let proto = query("/a.B/C", "proto", Some("gzip"), &[0xFB, 0xFF]).unwrap();
-        assert_eq!(proto, "/a.B/C?connect=v1&encoding=proto&compression=gzip&base64=1&message=-_8");
+        assert_eq!(proto, "/a.B/C?connect=v1&base64=1&compression=gzip&encoding=proto&message=-_8");
         assert_eq!(query("/a.B/C", "proto", None, &[0; GET_BYTES_MAX]), None);
         assert_eq!(query("/a.B/C", "json", None, &[b' '; GET_BYTES_MAX / 2]), None);
     }

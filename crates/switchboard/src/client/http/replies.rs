@@ -20,9 +20,10 @@ pub(super) struct Replies<'a> {
     body: Body,
     envelopes: Envelopes,
     compression: Option<Compression>,
-    /// How the call ended, where that was said before the end of the body.
+    /// How the call ended, as the head says it: holds only for an answer without body and trailers.
+    early_end: Option<Result<Metadata>>,
+    /// How the call ended, as the body or its trailers say it.
     end: Option<Result<Metadata>>,
-    ended: bool,
 }
 
 impl<'a> Replies<'a> {
@@ -45,12 +46,12 @@ impl<'a> Replies<'a> {
         check_type(&headers, wanted, link.peer())?;
         let encoding = if is_grpc { grpc::ENCODING } else { connect::CONTENT_ENCODING };
         let compression = Compression::named(headers.get(encoding))?;
-        let (head, end) = match only_trailers {
+        let (head, early_end) = match only_trailers {
             true => (Metadata::new(), Some(grpc::end(&headers, &terms.metadata))),
             false => (convert::metadata(&headers, &terms.metadata)?, None),
         };
         let envelopes = Envelopes::new(terms.message_bytes_max);
-        Ok((head, Replies { terms, link, body, envelopes, compression, end, ended: false }))
+        Ok((head, Replies { terms, link, body, envelopes, compression, early_end, end: None }))
     }
 
     /// The next message; none when the call ended well, and [`end`](Self::end) then has the trailers.
@@ -66,7 +67,12 @@ impl<'a> Replies<'a> {
                 }
             }
             match self.body.chunk().await {
-                Some(Ok(chunk)) => self.envelopes.push(chunk),
+                Some(Ok(chunk)) => {
+                    if !chunk.is_empty() {
+                        self.early_end = None;
+                    }
+                    self.envelopes.push(chunk);
+                }
                 Some(Err(broken)) => return Err(self.broken(self.link.status(&broken))),
                 None => break,
             }
@@ -77,12 +83,11 @@ impl<'a> Replies<'a> {
                 "the answer ended in the middle of a message".into(),
             )));
         }
-        if self.terms.dialect == Dialect::Grpc && self.end.is_none() {
+        if self.terms.dialect == Dialect::Grpc {
             let trailers = self.body.trailers().await.map_err(|broken| self.link.status(&broken))?;
             self.end = trailers.map(|trailers| grpc::end(&trailers, &self.terms.metadata));
         }
-        self.ended = true;
-        match self.end.take() {
+        match self.end.take().or_else(|| self.early_end.take()) {
             Some(Ok(trailers)) => {
                 self.end = Some(Ok(trailers));
                 Ok(None)
@@ -102,7 +107,7 @@ impl<'a> Replies<'a> {
 
     /// A status that was told already says more than the way in which the connection broke after it.
     fn broken(&mut self, status: Status) -> Status {
-        match self.end.take() {
+        match self.end.take().or_else(|| self.early_end.take()) {
             Some(Err(told)) => told,
             _ => status,
         }
@@ -148,6 +153,10 @@ fn wrong(text: &str) -> Status {
     codes::from_path(Code::Internal, text.to_owned())
 }
 
+/// How the types of a dialect begin; the longer ones first.
+const FAMILIES: [&[u8]; 4] =
+    [b"application/grpc-web", b"application/grpc", b"application/connect+", b"application/"];
+
 /// Whether the answer is of the type that was asked for; parameters do not count, and gRPC's name for protobuf may be
 /// left out.
 pub(super) fn check_type(headers: &HeaderMap, wanted: &str, peer: &str) -> Result<()> {
@@ -162,12 +171,9 @@ pub(super) fn check_type(headers: &HeaderMap, wanted: &str, peer: &str) -> Resul
     if bare(kind) == bare(wanted.as_bytes()) {
         return Ok(());
     }
-    let same_family = |family: &[u8]| wanted.as_bytes().starts_with(family) && kind.starts_with(family);
     let mut status = codes::foreign(StatusCode::OK, headers, wanted, peer);
-    if same_family(b"application/grpc+")
-        || same_family(b"application/grpc-web")
-        || same_family(b"application/connect+")
-    {
+    let family = |kind: &[u8]| FAMILIES.iter().position(|family| kind.starts_with(family));
+    if family(kind).is_some() && family(kind) == family(wanted.as_bytes()) {
         // The server speaks the dialect and mistook the codec.
         status = wrong(status.message());
     }
