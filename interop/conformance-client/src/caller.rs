@@ -11,8 +11,8 @@ use base64::{
 };
 use buffa::Message;
 use conformance::proto::connect::{
-    BidiStreamRequest, ClientStreamRequest, ConformanceServiceClient, ServerStreamRequest, UnaryRequest,
-    UnimplementedRequest, IdempotentUnaryRequest, conformance_payload::RequestInfo,
+    BidiStreamRequest, ClientStreamRequest, ConformanceServiceClient, IdempotentUnaryRequest,
+    ServerStreamRequest, UnaryRequest, UnimplementedRequest, conformance_payload::RequestInfo,
 };
 use std::time::Duration;
 use switchboard::{Channel, Result, Status};

@@ -24,13 +24,18 @@ pub fn failed(seen: &mut Seen, status: &Status) {
 }
 
 /// Notes the outcome of a call with one reply; `payload` takes the part of the reply that the suite compares.
-pub fn replied<R, P: Message>(seen: &mut Seen, outcome: Result<Response<R>, Status>, payload: fn(R) -> Option<P>) {
+pub fn replied<R, P: Message>(
+    seen: &mut Seen,
+    outcome: Result<Response<R>, Status>,
+    payload: fn(R) -> Option<P>,
+) {
     match outcome {
         Ok(reply) => {
             seen.response_headers = headers(reply.meta());
             seen.response_trailers = headers(reply.trailers());
             // A reply counts even where it is empty.
-            let payload = payload(reply.into_inner()).map_or_else(Vec::new, |payload| payload.encode_to_vec());
+            let payload =
+                payload(reply.into_inner()).map_or_else(Vec::new, |payload| payload.encode_to_vec());
             seen.payloads.push(payload.into());
         }
         Err(status) => {
