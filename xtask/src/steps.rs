@@ -93,6 +93,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::grpc_go_server(run),
     },
     Step {
+        name: "interop-grpc-python",
+        about: "the interop cases of gRPC, from our client to a server of Python grpcio",
+        check: |run| interop::run(run, Suite::Client),
+    },
+    Step {
         name: "interop-grpcurl",
         about: "gRPC from grpcurl: with schema files and by reflection",
         check: |run| interop::run(run, Suite::Grpcurl),

@@ -104,7 +104,7 @@ fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
 }
 
 /// A program of this package, freshly built.
-fn built_of(run: &Run<'_>, package: &str, program: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn built_of(run: &Run<'_>, package: &str, program: &str) -> Result<PathBuf, Failure> {
     run.workspace.cargo(&["build", "--package", package, "--bin", program])?;
     Ok(run.workspace.built()?.join(program))
 }

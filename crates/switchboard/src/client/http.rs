@@ -44,6 +44,7 @@ use settings::{Terms, Version};
 use std::{
     fmt,
     future::Future,
+    pin::{Pin, pin},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -80,18 +81,26 @@ impl Http {
     /// Sends a unary call and waits for its answer; dropped before, it is cancelled.
     pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::Answer> {
         let deadline = begin.deadline_if_any();
-        let called = async {
-            let link = self.enter().await?;
-            let first = unary::call(self.terms, &link, outgoing(begin, deadline), message).await;
+        let called = pin!(async {
+            let (link, left) = match self.pool.ready() {
+                // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
+                Some(link) => (link.enter()?, begin.time_left()),
+                // Boxed: the usual call should not be as large as the rare one.
+                None => (Box::pin(self.pool.connection()).await?.enter()?, time_left(deadline)),
+            };
+            let first = unary::call(self.terms, &link, outgoing(begin, left), message).await;
             drop(link);
             match first {
                 Err(status) if surely_not_begun(&status) => {
-                    let link = self.enter().await.map_err(|_| status)?;
-                    unary::call(self.terms, &link, outgoing(begin, deadline), message).await
+                    let again = async {
+                        let link = self.enter().await.map_err(|_| status)?;
+                        unary::call(self.terms, &link, outgoing(begin, time_left(deadline)), message).await
+                    };
+                    Box::pin(again).await
                 }
                 first => first,
             }
-        };
+        });
         within(deadline, called).await
     }
 
@@ -114,7 +123,7 @@ impl Http {
             };
             let send = async |link: &InFlight| {
                 let link = link.link();
-                link.begin(outgoing(begin, deadline).head(&self.terms, link)?, body()?).await
+                link.begin(outgoing(begin, time_left(deadline)).head(&self.terms, link)?, body()?).await
             };
             let link = self.enter().await?;
             match send(&link).await {
@@ -127,8 +136,8 @@ impl Http {
                 Err(status) => Err(status),
             }
         };
-        let (link, exchange) = within(deadline, start).await?;
-        let wanted = outgoing(begin, deadline).content_type(&self.terms)?;
+        let (link, exchange) = within(deadline, pin!(start)).await?;
+        let wanted = outgoing(begin, None).content_type(&self.terms)?;
         let conversation =
             Conversation { terms: self.terms, wanted, link, exchange, inbound: inbound.clone(), outbound };
         if Handle::try_current().is_err() {
@@ -148,8 +157,11 @@ impl Http {
     }
 }
 
-fn outgoing(begin: &Begin, deadline: Option<Instant>) -> Outgoing<'_> {
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+fn time_left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
     Outgoing { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata }
 }
 
@@ -159,7 +171,10 @@ fn surely_not_begun(status: &Status) -> bool {
 }
 
 /// Runs `work`, dropped at the deadline. Deadlines need the timer of a tokio runtime.
-async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+) -> Result<T> {
     let Some(deadline) = deadline else { return work.await };
     if Handle::try_current().is_err() {
         return Err(Status::failed_precondition("timeouts on HTTP need a tokio runtime on this thread"));
@@ -182,5 +197,40 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<
 impl fmt::Display for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Kind, Metadata, MethodInfo, ServiceInfo,
+        client::{ClientMethod, Target},
+    };
+
+    static SERVICE: ServiceInfo =
+        ServiceInfo { name: "a.B", methods: &[MethodInfo::new("C", Kind::Unary)], descriptor: &[] };
+    static METHOD: ClientMethod = ClientMethod { service: &SERVICE, index: 0, path: "a.B/C" };
+
+    #[test]
+    fn unary_calls_are_small() {
+        let http = Http::new(
+            Vec::new(),
+            Dialect::Grpc,
+            crate::client::options::ChannelBuilder::new("").into_options(),
+            Weak::new(),
+        );
+        let begin = Begin {
+            target: Target::Nowhere,
+            method: &METHOD,
+            codec: Codec::Proto,
+            timeout: None,
+            reply_bytes_max: 0,
+            metadata: Metadata::new(),
+            mistake: None,
+        };
+        // Moved into its box with every call: what is rare lies in boxes of its own.
+        let bytes = size_of_val(&http.unary(&begin, &Bytes::new()));
+        assert!(bytes <= 2048, "{bytes}");
     }
 }

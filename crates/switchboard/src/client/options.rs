@@ -47,6 +47,11 @@ impl ChannelBuilder {
         }
     }
 
+    #[cfg(all(test, feature = "http"))]
+    pub(super) fn into_options(self) -> Options {
+        self.options
+    }
+
     /// Connections to each address, shared by all callers; 1 to 1024, by default one per worker thread.
     pub fn connections(mut self, connections: usize) -> ChannelBuilder {
         self.options.connections = connections.clamp(1, 1024);
@@ -153,7 +158,7 @@ impl ChannelBuilder {
             }
             #[cfg(feature = "http")]
             "codec" | "compression" | "get" | "http" | "wire" => {
-                self.options.http.set(name, value).map_err(wrong)?
+                self.options.http.set(name, value).map_err(wrong)?;
             }
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}

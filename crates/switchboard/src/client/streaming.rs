@@ -180,7 +180,8 @@ impl<Q, R> Upload<Q, R> {
 /// The only reply.
 async fn only<R>(receiver: &mut Receiver<R>) -> Result<R> {
     let message = receiver.next().await?;
-    let message = message.ok_or_else(|| Status::unimplemented("the server ended the call without a reply"))?;
+    let message =
+        message.ok_or_else(|| Status::unimplemented("the server ended the call without a reply"))?;
     match receiver.next().await? {
         None => Ok(message),
         Some(_) => Err(Status::unimplemented("the server sent more than one reply")),

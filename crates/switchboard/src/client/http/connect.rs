@@ -136,7 +136,7 @@ pub(super) fn query(path: &str, codec: &str, compression: Option<&str>, message:
         for byte in message {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                    query.push(*byte as char)
+                    query.push(*byte as char);
                 }
                 _ => write!(query, "%{byte:02X}").expect("a string takes all"),
             }

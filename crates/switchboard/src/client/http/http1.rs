@@ -275,7 +275,7 @@ impl Exchange {
             }
         };
         let body = Body { incoming, trailers: None, lease: self.lease };
-        Ok(Answer { status: head.status, headers: head.headers, body: link::Body::Http1(body) })
+        Ok(Answer { status: head.status, headers: head.headers, body: link::Body::Http1(Box::new(body)) })
     }
 }
 

@@ -114,7 +114,11 @@ impl Link {
     /// `Unavailable`, safe to retry, when the connection takes no calls any more.
     pub(super) async fn begin(&self, head: Request<()>, body: Upload) -> Result<Exchange> {
         match &self.version {
-            Either::Http1(link) => link.begin(&self.common, head, body).await.map(Exchange::Http1),
+            // Boxed, so that calls on HTTP/2 are as small as they can be.
+            Either::Http1(link) => {
+                let begun = Box::pin(link.begin(&self.common, head, body)).await;
+                begun.map(|exchange| Exchange::Http1(Box::new(exchange)))
+            }
             Either::Http2(link) => link.begin(&self.common, head, body).map(Exchange::Http2),
         }
     }
@@ -210,7 +214,7 @@ fn authority(address: &Address) -> Result<uri::Authority> {
 
 /// A request that is on its way, and the answer to it.
 pub(super) enum Exchange {
-    Http1(http1::Exchange),
+    Http1(Box<http1::Exchange>),
     Http2(http2::Exchange),
 }
 
@@ -226,7 +230,7 @@ impl Exchange {
     /// The head of the answer.
     pub(super) async fn answer(self) -> Result<Answer, Broken> {
         match self {
-            Exchange::Http1(exchange) => exchange.answer().await.map_err(Broken::Http1),
+            Exchange::Http1(exchange) => Box::pin(exchange.answer()).await.map_err(Broken::Http1),
             Exchange::Http2(exchange) => exchange.answer().await.map_err(Broken::Http2),
         }
     }
@@ -241,7 +245,7 @@ pub(super) struct Answer {
 
 /// The body of an answer.
 pub(super) enum Body {
-    Http1(http1::Body),
+    Http1(Box<http1::Body>),
     Http2(http2::Body),
 }
 

@@ -4,6 +4,7 @@ use super::{
     link::{Exchange, InFlight},
     replies::Replies,
     settings::Terms,
+    upload::Uploader,
 };
 use crate::{Metadata, Result, Status, stream::Queue};
 use std::{
@@ -28,7 +29,7 @@ impl Conversation {
     /// Runs the call to its end: the server's, the deadline, or the reader's who has gone.
     pub(super) async fn run(self, deadline: Option<Instant>) {
         let (inbound, outbound) = (self.inbound.clone(), self.outbound.clone());
-        let end = super::within(deadline, self.converse()).await;
+        let end = super::within(deadline, pin!(self.converse())).await;
         if let Some(outbound) = outbound {
             let why = end.as_ref().err().cloned();
             outbound.close(why.unwrap_or_else(|| Status::canceled("the call has ended")));
@@ -38,7 +39,7 @@ impl Conversation {
 
     async fn converse(mut self) -> Result<Metadata> {
         let inbound = self.inbound.clone();
-        let mut sending = pin!(self.exchange.uploader().map(|uploader| uploader.run()));
+        let mut sending = pin!(self.exchange.uploader().map(Uploader::run));
         let mut receiving = pin!(self.receive());
         poll_fn(|cx| {
             inbound.watch_consumer(cx.waker());
