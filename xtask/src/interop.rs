@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::peers::Peer;
 use crate::process::{self, Failure};
 use crate::steps::{Outcome, Run};
+use crate::suites;
 
 /// The JavaScript cases take seconds.
 const JS_LIMIT: Duration = Duration::from_secs(120);
@@ -17,6 +18,8 @@ const JS_LIMIT: Duration = Duration::from_secs(120);
 /// A group of cases that needs the same peers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Suite {
+    /// Our client against a server of grpcio.
+    Client,
     Grpc,
     Grpcurl,
     Http,
@@ -29,6 +32,7 @@ impl Suite {
     /// Test modules in `interop/python`.
     fn modules(self) -> &'static [&'static str] {
         match self {
+            Self::Client => &["test_client"],
             Self::Grpc => &["test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_rest", "test_sniff"],
@@ -41,7 +45,7 @@ impl Suite {
     /// What is needed besides Python.
     fn peer(self) -> Option<Peer> {
         match self {
-            Self::Grpc | Self::Native => None,
+            Self::Client | Self::Grpc | Self::Native => None,
             Self::Grpcurl => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),
@@ -59,8 +63,13 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
         Ok(peer) => peer,
         Err(failure) => return Outcome::Skipped(failure.to_string()),
     };
-    let server = match server_command(run) {
-        Ok(server) => server,
+    // What the cases start: our server, or our client.
+    let own = match suite {
+        Suite::Client => suites::built_of(run, "conformance-client", "interop-client"),
+        _ => server_command(run),
+    };
+    let own = match own {
+        Ok(own) => own,
         Err(failure) => return Outcome::Failed(failure.to_string()),
     };
 
@@ -68,8 +77,11 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
     command
         .args(["-B", "-m", "unittest", "--verbose"])
         .args(suite.modules())
-        .current_dir(run.workspace.root.join("interop/python"))
-        .env("SWITCHBOARD_BIN", server);
+        .current_dir(run.workspace.root.join("interop/python"));
+    match suite {
+        Suite::Client => command.env("SWITCHBOARD_PEER", own),
+        _ => command.env("SWITCHBOARD_BIN", own),
+    };
     if let Some(peer) = peer {
         command.env("SWITCHBOARD_PEER", peer);
     }

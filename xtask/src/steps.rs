@@ -88,6 +88,16 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::grpc_go(run),
     },
     Step {
+        name: "interop-grpc-go-server",
+        about: "the interop cases of gRPC, from our client to its Go server",
+        check: |run| suites::grpc_go_server(run),
+    },
+    Step {
+        name: "interop-grpc-python",
+        about: "the interop cases of gRPC, from our client to a server of Python grpcio",
+        check: |run| interop::run(run, Suite::Client),
+    },
+    Step {
         name: "interop-grpcurl",
         about: "gRPC from grpcurl: with schema files and by reflection",
         check: |run| interop::run(run, Suite::Grpcurl),
@@ -116,6 +126,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-native",
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),
+    },
+    Step {
+        name: "conformance-client",
+        about: "every case of Connect's suite for clients: Connect, gRPC and gRPC-Web on HTTP/1.1 and HTTP/2",
+        check: |run| suites::conformance_client(run),
     },
     Step {
         name: "conformance-server",
@@ -150,7 +165,7 @@ pub(crate) fn select(names: &str) -> Result<Vec<Step>, String> {
 /// Prints the steps in the order in which they run.
 pub(crate) fn print_list() {
     for step in ALL {
-        println!("{:<18} {}", step.name, step.about);
+        println!("{:<22} {}", step.name, step.about);
     }
 }
 
@@ -192,10 +207,10 @@ impl Summary {
             text.push_str(content);
             text.push('\n');
         };
-        line("step                result      seconds");
+        line("step                    result      seconds");
         for step in finished {
             let seconds = step.took.as_secs_f64();
-            line(&format!("{:<18}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
+            line(&format!("{:<22}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
         }
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         for step in finished {

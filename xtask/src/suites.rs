@@ -1,5 +1,5 @@
-//! Runs whole foreign test suites against the servers of `interop/conformance`, which implement the services that
-//! those suites call.
+//! Runs whole foreign test suites: against the servers of `interop/conformance`, which implement the services that
+//! those suites call, and with the clients of `interop/conformance-client`.
 
 mod h2spec;
 mod tools;
@@ -50,6 +50,28 @@ pub(crate) fn conformance_server(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// Connect's conformance suite in the role of the server.
+pub(crate) fn conformance_client(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::ConnectConformance, |suite| {
+        let client = built_of(run, "conformance-client", "conformance-client")?;
+        let config = run.workspace.root.join("interop/conformance-client/connect-client.yaml");
+        let mut command = Command::new(suite);
+        command.arg("--conf").arg(config).args(["--mode", "client", "--"]).arg(client);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
+/// Every interop case of our own client against gRPC's Go server.
+pub(crate) fn grpc_go_server(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::GrpcGoServer, |server| {
+        let client = built_of(run, "conformance-client", "interop-client")?;
+        let port = h2spec::free_port()?;
+        let server = Server::start_at(&port, Command::new(server).arg(format!("-port={port}")))?;
+        let url = format!("tcp://127.0.0.1:{}?wire=grpc", server.port);
+        process::run_within(CASE_LIMIT, Command::new(client).arg(url))
+    })
+}
+
 /// Every interop case from gRPC's Go client, one process each.
 pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::GrpcGoClient, |client| {
@@ -88,6 +110,11 @@ fn with_peer(run: &Run<'_>, peer: Peer, check: impl FnOnce(PathBuf) -> Result<()
 
 /// A server of `interop/conformance`, freshly built.
 fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
-    run.workspace.cargo(&["build", "--package", "conformance", "--bin", server])?;
-    Ok(run.workspace.built()?.join(server))
+    built_of(run, "conformance", server)
+}
+
+/// A program of this package, freshly built.
+pub(crate) fn built_of(run: &Run<'_>, package: &str, program: &str) -> Result<PathBuf, Failure> {
+    run.workspace.cargo(&["build", "--package", package, "--bin", program])?;
+    Ok(run.workspace.built()?.join(program))
 }

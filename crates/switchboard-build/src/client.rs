@@ -39,7 +39,8 @@ fn client(service: &Service, names: &Names<'_>) -> TokenStream {
 
             /// Calls through `channel`.
             pub fn new(channel: ::switchboard::Channel) -> Self {
-                Self { channel, codec: ::switchboard::Codec::Proto }
+                let codec = channel.codec(::switchboard::Codec::Proto);
+                Self { channel, codec }
             }
 
             /// Calls `service` in this process, without a connection.

@@ -54,6 +54,15 @@ fn a_number_of_calls_is_made_on_one_connection() {
 }
 
 #[test]
+fn every_wire_is_measured() {
+    for wire in ["grpc", "grpc-web", "connect"] {
+        let runs = runs(&format!("echo --seconds 0.2 --callers 2 --wire {wire}"));
+        assert_eq!(runs[0]["errors"], 0, "{wire}: {}", runs[0]);
+        assert!(runs[0]["requests"].as_u64().unwrap() > 0, "{wire}");
+    }
+}
+
+#[test]
 fn large_payloads_come_back_whole_and_leave_nothing_behind() {
     let runs = runs("sizes --requests 60 --bytes 10,1000000");
     assert!(runs.iter().all(|run| run["errors"] == 0 && run["mb_per_s"].as_f64().unwrap() > 0.0), "{runs:?}");

@@ -44,7 +44,8 @@ pub(crate) fn items(service: &Service) -> TokenStream {
 
             /// Calls through `channel`.
             #visibility fn new(channel: ::switchboard::Channel) -> Self {
-                Self { channel, codec: ::switchboard::Codec::Postcard }
+                let codec = channel.codec(::switchboard::Codec::Postcard);
+                Self { channel, codec }
             }
 
             /// Calls `service` in this process.

@@ -3,6 +3,8 @@
 mod address_list;
 mod calls;
 mod connection;
+#[cfg(feature = "http")]
+mod http;
 mod local;
 mod options;
 mod pool;
@@ -46,8 +48,13 @@ impl ClientMethod {
 #[derive(Clone)]
 pub struct Channel(Arc<Way>);
 
-#[expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")]
+#[cfg_attr(
+    not(feature = "http"),
+    expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")
+)]
 enum Way {
+    #[cfg(feature = "http")]
+    Http(http::Http),
     Local(local::Local),
     Remote(pool::Pool),
 }
@@ -57,6 +64,12 @@ impl Channel {
     ///
     /// The URL names one or several addresses and options:
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`.
+    ///
+    /// The server speaks the native wire unless `wire=grpc`, `grpc-web` or `connect` says otherwise; `http://` means
+    /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), `codec=json` how protobuf
+    /// services are written (traits always are, on HTTP), `compression=gzip` or `zstd` compresses requests and lets
+    /// replies be compressed, `compression=replies` only the latter, and `get=true` calls methods without side effects
+    /// by GET on Connect.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.
@@ -75,6 +88,15 @@ impl Channel {
     /// and decoded once, so that both sides own what they hold.
     pub fn local(service: impl Service) -> Channel {
         Channel(Arc::new(Way::Local(local::Local::new(service))))
+    }
+
+    /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.
+    pub fn codec(&self, preferred: Codec) -> Codec {
+        match &*self.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.codec(preferred),
+            Way::Local(_) | Way::Remote(_) => preferred,
+        }
     }
 
     /// Begins a unary call; for generated code.
@@ -129,6 +151,8 @@ impl Channel {
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
         let (target, timeout) = match &*self.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => (Target::Channel(self.clone()), http.timeout()),
             Way::Local(_) => (Target::Channel(self.clone()), None),
             Way::Remote(pool) => match pool.ready() {
                 Some(connection) => (Target::Connection(connection), pool.timeout()),
@@ -150,6 +174,8 @@ impl Channel {
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => write!(f, "Channel({http})"),
             Way::Local(local) => write!(f, "Channel(local {})", local.name()),
             Way::Remote(pool) => write!(f, "Channel({pool})"),
         }
@@ -193,6 +219,13 @@ impl Begin {
             (Some(own), Some(inherited)) => Some(own.min(inherited)),
             (own, inherited) => own.or(inherited),
         }
+    }
+
+    /// As [`deadline`](Self::deadline), counted from now; the clock is only read when there is one.
+    #[cfg(feature = "http")]
+    fn deadline_if_any(&self) -> Option<Instant> {
+        let any = self.timeout.is_some() || context::deadline().is_some();
+        if any { self.deadline(Instant::now()) } else { None }
     }
 
     /// Time that the call has from now on; the clock is only read when a deadline is inherited.

@@ -36,7 +36,7 @@
 mod asked;
 mod body;
 mod connection;
-mod convert;
+pub(crate) mod convert;
 mod cors;
 mod dispatch;
 mod jsonrpc;

@@ -93,7 +93,7 @@ fn attribute(element: &str, name: &str) -> String {
 }
 
 /// grpc-go's server cannot choose its port.
-fn free_port() -> Result<String, Failure> {
+pub(super) fn free_port() -> Result<String, Failure> {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address
         .map(|address| address.port().to_string())

@@ -4,7 +4,7 @@ use super::{
     engine::{Shape, Until},
     worker,
 };
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
 
 /// `switchboard bench`.
@@ -103,6 +103,9 @@ pub(super) struct CommonArgs {
     /// Measure this often and take medians [default: 3 with --floor, 1 without]
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
+    /// How the calls are written; the server takes all of them on one port.
+    #[arg(long, value_enum, default_value_t = Wire::Native)]
+    wire: Wire,
     /// Call the server at URL instead of starting one.
     #[arg(long, value_name = "URL")]
     pub(super) target: Option<String>,
@@ -128,7 +131,37 @@ pub(super) struct Run {
     /// The subcommand.
     pub(super) name: &'static str,
     pub(super) call: Call,
+    pub(super) wire: Wire,
     pub(super) shape: Shape,
+}
+
+/// A wire of Switchboard's client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Wire {
+    Connect,
+    Grpc,
+    GrpcWeb,
+    Native,
+}
+
+impl Wire {
+    /// The server's address with this wire as an option of it.
+    pub(super) fn url(self, address: &str) -> String {
+        let join = if address.contains('?') { '&' } else { '?' };
+        match self.name() {
+            None => address.to_owned(),
+            Some(name) => format!("{address}{join}wire={name}"),
+        }
+    }
+
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Connect => Some("connect"),
+            Self::Grpc => Some("grpc"),
+            Self::GrpcWeb => Some("grpc-web"),
+            Self::Native => None,
+        }
+    }
 }
 
 /// What is called.
@@ -159,7 +192,7 @@ impl Run {
     /// What a person calls this run.
     pub(super) fn label(&self) -> String {
         let bytes = size(self.call.bytes());
-        match (self.name, self.call, self.shape.callers) {
+        let label = match (self.name, self.call, self.shape.callers) {
             (_, Call::Idle(_), _) => format!("{} idle connections", self.shape.connections()),
             ("connection", _, 1) => format!("one by one, {bytes}"),
             ("connection", _, callers) => format!("{callers} outstanding, {bytes}"),
@@ -168,6 +201,10 @@ impl Run {
                 let rate = self.shape.rate.map_or(String::new(), |rate| format!(", {rate}/s due"));
                 format!("{callers} caller{plural}, {bytes}{rate}")
             }
+        };
+        match self.wire.name() {
+            None => label,
+            Some(wire) => format!("{label}, {wire}"),
         }
     }
 }
@@ -185,12 +222,18 @@ impl Kind {
 
     /// The runs in the order of the report.
     pub(super) fn runs(&self) -> Vec<Run> {
+        let wire = self.common().wire;
         match self {
             Self::Echo { load, bytes, timed, .. } => {
                 let combinations = load.callers_or(&[100]).into_iter();
                 combinations
                     .flat_map(|callers| bytes.iter().map(move |&bytes| (callers, Call::Echo(bytes as usize))))
-                    .map(|(callers, call)| Run { name: "echo", call, shape: load.shape(callers, timed) })
+                    .map(|(callers, call)| Run {
+                        name: "echo",
+                        call,
+                        wire,
+                        shape: load.shape(callers, timed),
+                    })
                     .collect()
             }
             Self::Message { load, timed, .. } => load
@@ -199,6 +242,7 @@ impl Kind {
                 .map(|callers| Run {
                     name: "message",
                     call: Call::Message,
+                    wire,
                     shape: load.shape(callers, timed),
                 })
                 .collect(),
@@ -207,6 +251,7 @@ impl Kind {
                 .map(|&bytes| Run {
                     name: "sizes",
                     call: Call::Echo(bytes as usize),
+                    wire,
                     shape: shape(1, Some(1), timed.until()),
                 })
                 .collect(),
@@ -216,13 +261,14 @@ impl Kind {
                 .map(|(bytes, callers)| Run {
                     name: "connection",
                     call: Call::Echo(bytes as usize),
+                    wire,
                     shape: shape(callers, Some(1), Until::Calls(*calls)),
                 })
                 .collect(),
             Self::Idle { connections, .. } => {
                 let count = *connections as usize;
                 let shape = shape(count, Some(count), Until::Calls(count as u64));
-                vec![Run { name: "idle", call: Call::Idle(100), shape }]
+                vec![Run { name: "idle", call: Call::Idle(100), wire, shape }]
             }
         }
     }
@@ -319,6 +365,14 @@ mod tests {
         assert_eq!(labels("connection"), ["one by one, 100 B", "1000 outstanding, 100 B"]);
         assert_eq!(labels("echo --rate 50"), ["100 callers, 100 B, 50/s due"]);
         assert_eq!(labels("idle"), ["1000 idle connections"]);
+        assert_eq!(labels("echo --wire grpc-web"), ["100 callers, 100 B, grpc-web"]);
+    }
+
+    #[test]
+    fn wires_are_options_of_the_address() {
+        assert_eq!(Wire::Native.url("tcp://a:1"), "tcp://a:1");
+        assert_eq!(Wire::Grpc.url("tcp://a:1"), "tcp://a:1?wire=grpc");
+        assert_eq!(Wire::Connect.url("tcp://a:1?http=1"), "tcp://a:1?http=1&wire=connect");
     }
 
     #[test]

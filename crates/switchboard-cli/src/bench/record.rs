@@ -149,7 +149,10 @@ fn round(value: f64) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::bench::{engine::Shape, options::Call};
+    use crate::bench::{
+        engine::Shape,
+        options::{Call, Wire},
+    };
     use std::time::Duration;
 
     /// A round of `requests` calls of `us` microseconds in a second.
@@ -169,7 +172,7 @@ pub(super) mod tests {
             rate: None,
             warm_up: Duration::ZERO,
         };
-        let run = Run { name: "echo", call: Call::Echo(1000), shape };
+        let run = Run { name: "echo", call: Call::Echo(1000), wire: Wire::Native, shape };
         let ours = [round_of(900, 20), round_of(1000, 30), round_of(5000, 40)];
         let floor =
             if floor { vec![round_of(2000, 10), round_of(1, 15), round_of(3000, 11)] } else { Vec::new() };

@@ -47,8 +47,13 @@ impl Subject {
         let payload = payload(run.call.bytes());
         match (self, run.call) {
             (Self::Floor, _) => go(&FloorEcho { address: address.to_owned(), payload }, server, run, done),
-            (Self::Switchboard, Call::Message) => go(&switchboard::message(address), server, run, done),
-            (Self::Switchboard, _) => go(&switchboard::echo(address, payload), server, run, done),
+            (Self::Switchboard, call) => {
+                let url = run.wire.url(address);
+                match call {
+                    Call::Message => go(&switchboard::message(&url), server, run, done),
+                    Call::Echo(_) | Call::Idle(_) => go(&switchboard::echo(&url, payload), server, run, done),
+                }
+            }
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Options of a channel: the builder for code, the URL for configuration, both ending in the same struct.
 
+#[cfg(feature = "http")]
+use super::http::{Dialect, Http};
 use super::{Channel, Way, address_list, pool::Pool};
 use crate::{Limit, Limits, Result, Status, limits::Source, net::Address, runtime};
+#[cfg(feature = "http")]
+use std::sync::Weak;
 use std::{sync::Arc, time::Duration};
 
 /// Sets the options of a [`Channel`].
@@ -21,6 +25,8 @@ pub(super) struct Options {
     pub(super) keepalive: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
+    #[cfg(feature = "http")]
+    pub(super) http: super::http::Settings,
 }
 
 impl ChannelBuilder {
@@ -34,9 +40,16 @@ impl ChannelBuilder {
                 keepalive: Duration::from_secs(20),
                 timeout: None,
                 limits: Limits::default(),
+                #[cfg(feature = "http")]
+                http: super::http::Settings::default(),
             },
             mistake: None,
         }
+    }
+
+    #[cfg(all(test, feature = "http"))]
+    pub(super) fn into_options(self) -> Options {
+        self.options
     }
 
     /// Connections to each address, shared by all callers; 1 to 1024, by default one per worker thread.
@@ -86,8 +99,11 @@ impl ChannelBuilder {
     /// [`connect_timeout`](Self::connect_timeout).
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
-        if let Way::Remote(pool) = &*channel.0 {
-            pool.connect().await?;
+        match &*channel.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.connect().await?,
+            Way::Remote(pool) => pool.connect().await?,
+            Way::Local(_) => {}
         }
         Ok(channel)
     }
@@ -99,6 +115,10 @@ impl ChannelBuilder {
     pub fn lazy(mut self) -> Result<Channel> {
         let url = self.url.clone();
         let (addresses, options) = address_list::split(&url)?;
+        #[cfg(feature = "http")]
+        if url.starts_with("http://") {
+            self.options.http.dialect = Some(Dialect::Connect);
+        }
         for (name, value) in options {
             self.option(name, value)?;
         }
@@ -106,6 +126,15 @@ impl ChannelBuilder {
             return Err(mistake);
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        #[cfg(feature = "http")]
+        {
+            self.options.http.check()?;
+            if let Some(dialect) = self.options.http.dialect {
+                let make =
+                    |way: &Weak<Way>| Way::Http(Http::new(addresses, dialect, self.options, way.clone()));
+                return Ok(Channel(Arc::new_cyclic(make)));
+            }
+        }
         Ok(Channel(Arc::new_cyclic(|way| Way::Remote(Pool::new(addresses, self.options, way.clone())))))
     }
 
@@ -127,8 +156,14 @@ impl ChannelBuilder {
                     _ => self.options.keepalive = span,
                 }
             }
+            #[cfg(feature = "http")]
+            "codec" | "compression" | "get" | "http" | "wire" => {
+                self.options.http.set(name, value).map_err(wrong)?;
+            }
+            #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}
-            "wire" => return Err(wrong("native")),
+            #[cfg(not(feature = "http"))]
+            "wire" => return Err(wrong("native, since the feature http is off")),
             _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,
         }
         Ok(())

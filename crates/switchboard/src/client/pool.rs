@@ -6,10 +6,14 @@
 
 use super::{
     Way,
-    connection::{Connection, Ended},
+    connection::{Connection, Ended, Task},
     options::Options,
 };
-use crate::{Result, Retry, Status, net, net::Address, runtime};
+use crate::{
+    Result, Retry, Status,
+    net::{self, Address, Io},
+    runtime,
+};
 use std::{
     cell::Cell,
     fmt,
@@ -27,21 +31,68 @@ use tokio::{runtime::Handle, sync::OwnedMutexGuard, task::JoinHandle};
 /// The first pause after a failed connect; it doubles from there.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-pub(super) struct Pool {
+pub(super) struct Pool<C: Link = Connection> {
     addresses: Vec<Address>,
     /// For each address `connections` places.
-    places: Vec<Arc<Place>>,
+    places: Vec<Arc<Place<C>>>,
     options: Options,
     /// What the pool is part of.
     way: Weak<Way>,
 }
 
-#[derive(Default)]
-struct Place {
-    current: Mutex<Option<Arc<Connection>>>,
+/// What a place holds: a connection that many callers share.
+pub(super) trait Link: Send + Sync + Sized + 'static {
+    /// Drives the connection and ends with it.
+    type Task: Future<Output = Ended> + Send + 'static;
+
+    /// Takes over an opened pipe to `address`.
+    fn open(
+        io: Box<dyn Io>,
+        address: &Address,
+        options: &Options,
+        way: Weak<Way>,
+    ) -> impl Future<Output = Result<(Arc<Self>, Self::Task)>> + Send;
+
+    /// Whether new calls may use it.
+    fn is_usable(&self) -> bool;
+
+    /// Takes no further call; the connection closes when those in flight have ended.
+    fn retire(&self);
+}
+
+impl Link for Connection {
+    type Task = Task;
+
+    async fn open(
+        io: Box<dyn Io>,
+        address: &Address,
+        options: &Options,
+        way: Weak<Way>,
+    ) -> Result<(Arc<Connection>, Task)> {
+        Ok(Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive, way))
+    }
+
+    #[inline]
+    fn is_usable(&self) -> bool {
+        Connection::is_usable(self)
+    }
+
+    fn retire(&self) {
+        Connection::retire(self);
+    }
+}
+
+struct Place<C> {
+    current: Mutex<Option<Arc<C>>>,
     /// Held while a connection is being opened.
     dial: Arc<tokio::sync::Mutex<()>>,
     backoff: Mutex<Backoff>,
+}
+
+impl<C> Default for Place<C> {
+    fn default() -> Self {
+        Place { current: Mutex::default(), dial: Arc::default(), backoff: Mutex::default() }
+    }
 }
 
 #[derive(Default)]
@@ -59,10 +110,14 @@ thread_local! {
 
 static NEXT_SEAT: AtomicUsize = AtomicUsize::new(0);
 
-impl Pool {
-    pub(super) fn new(addresses: Vec<Address>, options: Options, way: Weak<Way>) -> Pool {
+impl<C: Link> Pool<C> {
+    pub(super) fn new(addresses: Vec<Address>, options: Options, way: Weak<Way>) -> Pool<C> {
         let places = (0..addresses.len() * options.connections).map(|_| Arc::default()).collect();
         Pool { addresses, places, options, way }
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -71,7 +126,7 @@ impl Pool {
 
     /// A connection that is ready now; the addresses take turns.
     #[inline]
-    pub(super) fn ready(&self) -> Option<Arc<Connection>> {
+    pub(super) fn ready(&self) -> Option<Arc<C>> {
         let mut seat = SEAT.with(|seat| *seat);
         // A division costs as much as the rest.
         if seat >= self.options.connections {
@@ -91,7 +146,7 @@ impl Pool {
 
     /// A connection, opened if need be. One that is ready for any address is taken at once, so that an address that
     /// does not answer slows nobody down; else every address is tried, all at the same time.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
+    pub(super) async fn connection(&self) -> Result<Arc<C>> {
         let seat = SEAT.with(|seat| *seat) % self.options.connections;
         let (first, count) = (TURN.get(), self.addresses.len());
         let places = (0..count).map(|turn| (first + turn) % count);
@@ -126,7 +181,7 @@ impl Pool {
         .await
     }
 
-    async fn open(&self, address: usize, place: &Arc<Place>) -> Result<Arc<Connection>> {
+    async fn open(&self, address: usize, place: &Arc<Place<C>>) -> Result<Arc<C>> {
         if let Some(connection) = place.usable() {
             return Ok(connection);
         }
@@ -147,7 +202,7 @@ impl Pool {
     }
 
     /// Begins to open the connection of `place` without waiting for it, unless that is under way or has to pause.
-    fn open_beside(&self, address: usize, place: &Arc<Place>) {
+    fn open_beside(&self, address: usize, place: &Arc<Place<C>>) {
         if place.usable().is_some() || place.backoff().pausing().is_some() || Handle::try_current().is_err() {
             return;
         }
@@ -160,17 +215,19 @@ impl Pool {
     fn dial(
         &self,
         address: usize,
-        place: Arc<Place>,
+        place: Arc<Place<C>>,
         dialling: OwnedMutexGuard<()>,
-    ) -> JoinHandle<Result<Arc<Connection>>> {
+    ) -> JoinHandle<Result<Arc<C>>> {
         let (address, options, way) =
             (self.addresses[address].clone(), self.options.clone(), self.way.clone());
         tokio::spawn(async move {
             let _dialling = dialling;
-            let io = net::dial(&address, options.connect_timeout).await;
-            let io = io.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
+            let opened = async {
+                let io = net::dial(&address, options.connect_timeout).await?;
+                C::open(io, &address, &options, way).await
+            };
             let (connection, task) =
-                Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive, way);
+                opened.await.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
             *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
             tokio::spawn(async move {
                 // A server that accepts and closes has not answered either.
@@ -184,7 +241,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl<C: Link> Drop for Pool<C> {
     fn drop(&mut self) {
         // Calls in flight go on to their end; then their connections close.
         for place in &self.places {
@@ -195,13 +252,13 @@ impl Drop for Pool {
     }
 }
 
-impl Place {
+impl<C: Link> Place<C> {
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
-    fn usable(&self) -> Option<Arc<Connection>> {
+    fn usable(&self) -> Option<Arc<C>> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().filter(|connection| connection.is_usable()).cloned()
     }
@@ -227,7 +284,7 @@ fn pause(failures: u32, max: Duration) -> Duration {
     whole / 2 + whole.mul_f64(random as f64 / 2048.0)
 }
 
-impl fmt::Display for Pool {
+impl<C: Link> fmt::Display for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, address) in self.addresses.iter().enumerate() {
             write!(f, "{}{address}", if at == 0 { "" } else { "," })?;

@@ -53,6 +53,8 @@ impl Begin {
                     connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
                 }
             }
+            #[cfg(feature = "http")]
+            Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
             Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());
                 let body = match (message, outbound) {
@@ -171,13 +173,26 @@ impl<Q, R> Upload<Q, R> {
         let Upload { sender, mut receiver } = self;
         sender.finish();
         let metadata = receiver.metadata().await;
-        let message = receiver.next().await?;
-        let message = message.ok_or_else(|| Status::internal("the server ended the call without a reply"))?;
-        if receiver.next().await?.is_some() {
-            return Err(Status::internal("the server sent more than one reply"));
+        match only(&mut receiver).await {
+            Ok(message) => Ok(Response { message, metadata, trailers: receiver.trailers() }),
+            Err(mut status) => {
+                // As with a unary call: what came before the failure is not lost.
+                let trailers = std::mem::replace(status.metadata_mut(), metadata);
+                status.metadata_mut().extend(trailers);
+                Err(status)
+            }
         }
-        let trailers = receiver.trailers();
-        Ok(Response { message, metadata, trailers })
+    }
+}
+
+/// The only reply.
+async fn only<R>(receiver: &mut Receiver<R>) -> Result<R> {
+    let message = receiver.next().await?;
+    let message =
+        message.ok_or_else(|| Status::unimplemented("the server ended the call without a reply"))?;
+    match receiver.next().await? {
+        None => Ok(message),
+        Some(_) => Err(Status::unimplemented("the server sent more than one reply")),
     }
 }
 

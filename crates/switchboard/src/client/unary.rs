@@ -191,6 +191,11 @@ impl Raw {
         let channel = channel.clone();
         match &*channel.0 {
             Way::Remote(_) => Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request)))),
+            #[cfg(feature = "http")]
+            Way::Http(_) => Ok(Stage::Local(Box::pin(async move {
+                let Way::Http(http) = &*channel.0 else { unreachable!("matched above") };
+                http.unary(&begin, &request).await
+            }))),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
                 Ok(Stage::Local(Box::pin(async move { answer_of(called.await?) })))
@@ -250,7 +255,7 @@ impl Begin {
             Target::Nowhere => return Err(Status::internal("a call was begun twice")),
         };
         let Way::Remote(pool) = &*channel.0 else {
-            return Err(Status::internal("a local channel has no connections"));
+            return Err(Status::internal("only native channels have native connections"));
         };
         let deadline = self.deadline(Instant::now());
         match deadline {
@@ -292,8 +297,13 @@ impl OnewayCall {
         }
         if let Target::Channel(channel) = &self.begin.target {
             let channel = channel.clone();
-            if let Way::Local(local) = &*channel.0 {
-                return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
+            match &*channel.0 {
+                #[cfg(feature = "http")]
+                Way::Http(http) => return http.unary(&self.begin, &request).await.map(drop),
+                Way::Local(local) => {
+                    return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
+                }
+                Way::Remote(_) => {}
             }
         }
         let connection = self.begin.connection().await?;

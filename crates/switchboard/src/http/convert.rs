@@ -12,7 +12,7 @@ use bytes::Bytes;
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
 
 /// Writes no padding and reads both, as gRPC and Connect ask for.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
         .with_encode_padding(false)
@@ -58,7 +58,7 @@ fn is_reserved(name: &str) -> bool {
 ///
 /// # Errors
 /// `InvalidArgument` for binary values that are not base64, `ResourceExhausted` for too many entries.
-pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
+pub(crate) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     for (name, value) in headers {
         let name = name.as_str();
@@ -82,12 +82,13 @@ pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<M
 }
 
 /// The limits of [`metadata`] that HTTP itself does not enforce.
-pub(super) struct MetadataLimits {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetadataLimits {
     entries_max: usize,
 }
 
 impl MetadataLimits {
-    pub(super) fn new(limits: &Limits) -> MetadataLimits {
+    pub(crate) fn new(limits: &Limits) -> MetadataLimits {
         MetadataLimits { entries_max: limits.get(Limit::MetadataEntriesMax) as usize }
     }
 
@@ -105,6 +106,12 @@ impl MetadataLimits {
 /// Metadata as headers; names that belong to HTTP or gRPC are left out.
 pub(super) fn headers(metadata: &Metadata) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(metadata.len());
+    append(&mut headers, metadata);
+    headers
+}
+
+/// Adds metadata as [`headers`] writes it.
+pub(crate) fn append(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
         let written = match name.ends_with("-bin") {
             true => HeaderValue::try_from(BASE64.encode(value)),
@@ -117,7 +124,6 @@ pub(super) fn headers(metadata: &Metadata) -> HeaderMap {
             _ => tracing::debug!("left out metadata {name}: HTTP keeps that name for itself"),
         }
     }
-    headers
 }
 
 /// A status as its error; `head` goes before, the status's own metadata and `trailers` with it.

@@ -5,6 +5,8 @@
 mod attacks_http1;
 mod attacks_http2;
 mod browsers;
+mod client;
+mod client_trouble;
 mod dialects;
 mod frames;
 mod library;

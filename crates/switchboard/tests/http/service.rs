@@ -3,8 +3,8 @@
 use buffa_types::google::protobuf::StringValue;
 use std::sync::{Arc, LazyLock};
 use switchboard::{
-    Call, Cx, Idempotency, Kind, Limit, MethodInfo, Receiver, Reply, Result, Running, Server, Service,
-    ServiceInfo, Status,
+    Call, ClientMethod, Cx, Idempotency, Kind, Limit, MethodInfo, Receiver, Reply, Result, Running, Server,
+    Service, ServiceInfo, Status,
     codec::proto::{decode, encode},
     codegen::stream_reply,
 };
@@ -64,10 +64,24 @@ pub(crate) struct Echo {
     pub(crate) gate: Semaphore,
 }
 
+/// The methods as clients know them, and one that the server does not have.
+pub(crate) fn methods() -> &'static [ClientMethod] {
+    static ALL: LazyLock<Vec<ClientMethod>> = LazyLock::new(|| {
+        let names = ["Say", "Count", "Join", "Chat", "Note", "Write"];
+        let known = names.iter().zip(0..).map(|(name, index)| (*name, index)).chain([("Missing", 0)]);
+        let path = |name: &str| &*format!("test.v1.Echo/{name}").leak();
+        known.map(|(name, index)| ClientMethod { service: &ECHO, index, path: path(name) }).collect()
+    });
+    &ALL
+}
+
+pub(crate) fn echo() -> Arc<Echo> {
+    Arc::new(Echo { dropped: Semaphore::new(0), noted: Semaphore::new(0), gate: Semaphore::new(0) })
+}
+
 /// A server on a port of its own.
 pub(crate) async fn start(limits: &[(Limit, u64)]) -> (Arc<Echo>, Running) {
-    let echo =
-        Arc::new(Echo { dropped: Semaphore::new(0), noted: Semaphore::new(0), gate: Semaphore::new(0) });
+    let echo = echo();
     let server = Server::new().add(echo.clone()).listen_with("tcp://127.0.0.1:0", limits);
     (echo, server.start().await.unwrap())
 }

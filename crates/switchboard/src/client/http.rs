@@ -1,0 +1,236 @@
+//! Channels on HTTP: the same clients and calls, to any gRPC, gRPC-Web or Connect server.
+//!
+//! A call is written by its dialect ([`head`], [`upload`]), goes through a connection that all callers of a worker
+//! share ([`link`]), and is read back by [`replies`] or, for Connect's unary form, [`unary`]. On HTTP/2 a caller works
+//! on its stream itself, so a unary call needs no task and no queue; a call with streams has one task.
+//!
+//! # What a unary call costs
+//!
+//! Beside the payloads: the boxed future of the call, the request in its envelope, the header maps of request and
+//! answer, and what `h2` keeps of a stream. Addresses of methods are made once a connection.
+//!
+//! # What is as on the native wire
+//!
+//! Places, back-off and reconnecting, the keepalive (on HTTP/2, by PING), deadlines, cancelling by drop, and the texts
+//! of statuses. Calls that surely did not begin, because the server refused the stream, named a last one before it
+//! (GOAWAY) or closed an idle connection, are sent once more, of any kind. `stream_window_bytes` is the window of a
+//! stream on HTTP/2; `methods_max` and `outbox_bytes_max` have no meaning here.
+
+mod codes;
+mod compression;
+mod connect;
+mod envelope;
+mod grpc;
+mod grpc_web;
+mod head;
+mod http1;
+mod http2;
+mod link;
+mod pipe;
+mod replies;
+mod settings;
+mod streaming;
+mod unary;
+mod upload;
+
+pub(super) use settings::{Dialect, Settings};
+
+use super::{Begin, Way, calls, options::Options, pool::Pool};
+use crate::{Code, Codec, Origin, Result, Retry, Status, net::Address, stream::Queue};
+use bytes::Bytes;
+use head::Outgoing;
+use link::{InFlight, Link};
+use settings::{Terms, Version};
+use std::{
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+use streaming::Conversation;
+use tokio::runtime::Handle;
+use upload::{Requests, Upload};
+
+/// The connections of a channel on HTTP.
+pub(super) struct Http {
+    pool: Pool<Link>,
+    terms: Terms,
+}
+
+impl Http {
+    pub(super) fn new(addresses: Vec<Address>, dialect: Dialect, options: Options, way: Weak<Way>) -> Http {
+        let terms = options.http.terms(dialect, &options.limits);
+        Http { pool: Pool::new(addresses, options, way), terms }
+    }
+
+    /// Opens the first connection.
+    pub(super) async fn connect(&self) -> Result<()> {
+        self.pool.connect().await
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.pool.timeout()
+    }
+
+    /// How messages are written where generated code would write them as `preferred`.
+    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        self.pool.options().http.codec(preferred)
+    }
+
+    /// Sends a unary call and waits for its answer; dropped before, it is cancelled.
+    pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::Answer> {
+        let deadline = begin.deadline_if_any();
+        let called = pin!(async {
+            let (link, left) = match self.pool.ready() {
+                // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
+                Some(link) => (link.enter()?, begin.time_left()),
+                // Boxed: the usual call should not be as large as the rare one.
+                None => (Box::pin(self.pool.connection()).await?.enter()?, time_left(deadline)),
+            };
+            let first = unary::call(self.terms, &link, outgoing(begin, left), message).await;
+            drop(link);
+            match first {
+                Err(status) if surely_not_begun(&status) => {
+                    let again = async {
+                        let link = self.enter().await.map_err(|_| status)?;
+                        unary::call(self.terms, &link, outgoing(begin, time_left(deadline)), message).await
+                    };
+                    Box::pin(again).await
+                }
+                first => first,
+            }
+        });
+        within(deadline, called).await
+    }
+
+    /// Sends a call with streams; requests are taken from `outbound`, replies put into `inbound`.
+    pub(super) async fn stream(
+        &self,
+        begin: &Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+        inbound: &Arc<Queue>,
+    ) -> Result<()> {
+        let deadline = begin.deadline_if_any();
+        let start = async {
+            let body = || {
+                Ok::<_, Status>(match (&message, &outbound) {
+                    (Some(message), _) => Upload::One(upload::wrap(message, self.terms.compression)?),
+                    (None, Some(queue)) => Upload::Many(Requests::new(queue.clone(), self.terms.compression)),
+                    (None, None) => Upload::Nothing,
+                })
+            };
+            let send = async |link: &InFlight| {
+                let link = link.link();
+                link.begin(outgoing(begin, time_left(deadline)).head(&self.terms, link)?, body()?).await
+            };
+            let link = self.enter().await?;
+            match send(&link).await {
+                Ok(exchange) => Ok((link, exchange)),
+                Err(status) if surely_not_begun(&status) => {
+                    let link = self.enter().await.map_err(|_| status)?;
+                    let exchange = send(&link).await?;
+                    Ok((link, exchange))
+                }
+                Err(status) => Err(status),
+            }
+        };
+        let (link, exchange) = within(deadline, pin!(start)).await?;
+        let wanted = outgoing(begin, None).content_type(&self.terms)?;
+        let conversation =
+            Conversation { terms: self.terms, wanted, link, exchange, inbound: inbound.clone(), outbound };
+        if Handle::try_current().is_err() {
+            return Err(Status::failed_precondition("streams on HTTP need a tokio runtime on this thread"));
+        }
+        tokio::spawn(conversation.run(deadline));
+        Ok(())
+    }
+
+    /// A connection, opened if need be, with this call counted.
+    #[inline]
+    async fn enter(&self) -> Result<InFlight> {
+        match self.pool.ready() {
+            Some(link) => link.enter(),
+            None => self.pool.connection().await?.enter(),
+        }
+    }
+}
+
+fn time_left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
+    Outgoing { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata }
+}
+
+/// Whether the call may be sent again although nobody knows what its method does.
+fn surely_not_begun(status: &Status) -> bool {
+    status.code() == Code::Unavailable && status.retry() == Retry::Safe && status.origin() == Origin::Path
+}
+
+/// Runs `work`, dropped at the deadline. Deadlines need the timer of a tokio runtime.
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+) -> Result<T> {
+    let Some(deadline) = deadline else { return work.await };
+    if Handle::try_current().is_err() {
+        return Err(Status::failed_precondition("timeouts on HTTP need a tokio runtime on this thread"));
+    }
+    let late = || Err(Status::deadline_exceeded("no answer within the call's deadline"));
+    match tokio::time::timeout_at(deadline.into(), work).await {
+        Err(_) => late(),
+        // The server's clock was faster: at the deadline it resets the stream.
+        Ok(Err(status))
+            if status.code() == Code::Canceled
+                && status.origin() == Origin::Path
+                && deadline <= Instant::now() =>
+        {
+            late()
+        }
+        Ok(outcome) => outcome,
+    }
+}
+
+impl fmt::Display for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Kind, Metadata, MethodInfo, ServiceInfo,
+        client::{ClientMethod, Target},
+    };
+
+    static SERVICE: ServiceInfo =
+        ServiceInfo { name: "a.B", methods: &[MethodInfo::new("C", Kind::Unary)], descriptor: &[] };
+    static METHOD: ClientMethod = ClientMethod { service: &SERVICE, index: 0, path: "a.B/C" };
+
+    #[test]
+    fn unary_calls_are_small() {
+        let http = Http::new(
+            Vec::new(),
+            Dialect::Grpc,
+            crate::client::options::ChannelBuilder::new("").into_options(),
+            Weak::new(),
+        );
+        let begin = Begin {
+            target: Target::Nowhere,
+            method: &METHOD,
+            codec: Codec::Proto,
+            timeout: None,
+            reply_bytes_max: 0,
+            metadata: Metadata::new(),
+            mistake: None,
+        };
+        // Moved into its box with every call: what is rare lies in boxes of its own.
+        let bytes = size_of_val(&http.unary(&begin, &Bytes::new()));
+        assert!(bytes <= 2048, "{bytes}");
+    }
+}

@@ -1,0 +1,134 @@
+//! The head of a request: method, address and headers of each dialect.
+
+use super::{
+    compression, connect, grpc,
+    link::{self, Link},
+    settings::{Dialect, Terms},
+};
+use crate::{Codec, Idempotency, Kind, Metadata, Result, Status, client::ClientMethod, http::convert};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT},
+};
+use bytes::Bytes;
+use std::time::Duration;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("switchboard/", env!("CARGO_PKG_VERSION")));
+const WEB: HeaderName = HeaderName::from_static("x-grpc-web");
+/// Headers of a dialect, so that the map grows once at most.
+const OWN_HEADERS: usize = 8;
+
+/// A call as it is to be written.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) method: &'static ClientMethod,
+    pub(super) codec: Codec,
+    /// What is left of its timeout.
+    pub(super) left: Option<Duration>,
+    pub(super) metadata: &'a Metadata,
+}
+
+impl Outgoing<'_> {
+    pub(super) fn kind(&self) -> Kind {
+        self.method.service.methods[usize::from(self.method.index)].kind
+    }
+
+    /// Connect writes unary calls in a form of their own, without envelopes.
+    pub(super) fn is_bare(&self, terms: &Terms) -> bool {
+        terms.dialect == Dialect::Connect && self.kind() == Kind::Unary
+    }
+
+    /// The head of this call.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded` when nothing is left of the timeout, `Unimplemented` for codecs that HTTP has no name for.
+    pub(super) fn head(&self, terms: &Terms, link: &Link) -> Result<Request<()>> {
+        let mut head = link::request(Method::POST, link.uri(self.method)?);
+        *head.headers_mut() = self.headers(terms)?;
+        Ok(head)
+    }
+
+    fn headers(&self, terms: &Terms) -> Result<HeaderMap> {
+        let mut headers = HeaderMap::with_capacity(OWN_HEADERS + self.metadata.len());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type(terms)?));
+        let (accept, encoding) = match terms.dialect {
+            Dialect::Grpc => {
+                headers.insert(TE, HeaderValue::from_static("trailers"));
+                (grpc::ACCEPT_ENCODING, grpc::ENCODING)
+            }
+            Dialect::GrpcWeb => {
+                headers.insert(WEB, HeaderValue::from_static("1"));
+                (grpc::ACCEPT_ENCODING, grpc::ENCODING)
+            }
+            Dialect::Connect => {
+                headers.insert(connect::VERSION, HeaderValue::from_static("1"));
+                match self.is_bare(terms) {
+                    true => (ACCEPT_ENCODING, CONTENT_ENCODING),
+                    false => (connect::ACCEPT_ENCODING, connect::CONTENT_ENCODING),
+                }
+            }
+        };
+        headers.insert(USER_AGENT, AGENT);
+        if terms.announce {
+            headers.insert(accept, compression::ACCEPTED.clone());
+        }
+        if let Some(compression) = terms.compression {
+            headers.insert(encoding, HeaderValue::from_static(compression.name()));
+        }
+        if let Some(left) = self.left {
+            if left.is_zero() {
+                return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
+            }
+            match terms.dialect {
+                Dialect::Connect => headers.insert(connect::TIMEOUT, connect::timeout(left)),
+                Dialect::Grpc | Dialect::GrpcWeb => headers.insert(grpc::TIMEOUT, grpc::timeout(left)),
+            };
+        }
+        if !self.metadata.is_empty() {
+            convert::append(&mut headers, self.metadata);
+        }
+        Ok(headers)
+    }
+
+    /// Also that of the answer.
+    pub(super) fn content_type(&self, terms: &Terms) -> Result<&'static str> {
+        Ok(match (terms.dialect, self.codec) {
+            (Dialect::Grpc, Codec::Proto) => "application/grpc",
+            (Dialect::Grpc, Codec::Json) => "application/grpc+json",
+            (Dialect::GrpcWeb, Codec::Proto) => "application/grpc-web+proto",
+            (Dialect::GrpcWeb, Codec::Json) => "application/grpc-web+json",
+            (Dialect::Connect, Codec::Proto) if self.is_bare(terms) => "application/proto",
+            (Dialect::Connect, Codec::Json) if self.is_bare(terms) => "application/json",
+            (Dialect::Connect, Codec::Proto) => "application/connect+proto",
+            (Dialect::Connect, Codec::Json) => "application/connect+json",
+            (_, other) => {
+                let text = format!("nobody reads {other} on HTTP; use proto or json, or wire=native");
+                return Err(Status::unimplemented(text));
+            }
+        })
+    }
+
+    /// The head of this call as a GET, if the channel asks for that, the method only reads, and the address of the
+    /// call does not get too long.
+    pub(super) fn get(&self, terms: &Terms, link: &Link, message: &Bytes) -> Result<Option<Request<()>>> {
+        let info = &self.method.service.methods[usize::from(self.method.index)];
+        if !terms.get || info.idempotency != Idempotency::NoSideEffects {
+            return Ok(None);
+        }
+        let (message, compression) = match terms.compression {
+            Some(compression) => (compression.compress(message)?, Some(compression.name())),
+            None => (message.clone(), None),
+        };
+        let path = format!("/{}", self.method.path);
+        let Some(path) = connect::query(&path, self.codec.name(), compression, &message) else {
+            return Ok(None);
+        };
+        let mut head = link::request(Method::GET, link.address(&path)?);
+        let mut headers = self.headers(terms)?;
+        for body in [CONTENT_TYPE, CONTENT_ENCODING, connect::VERSION] {
+            headers.remove(body);
+        }
+        *head.headers_mut() = headers;
+        Ok(Some(head))
+    }
+}

@@ -1,0 +1,156 @@
+//! The options of a channel on HTTP, and what its calls have in common.
+
+use super::{compression::Compression, http2::Calm};
+use crate::{Codec, Limit, Limits, Result, Status, http::convert::MetadataLimits};
+
+/// What is written to call a method.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::client) enum Dialect {
+    Connect,
+    Grpc,
+    GrpcWeb,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
+}
+
+/// The options as they were set.
+#[derive(Clone, Debug, Default)]
+pub(in crate::client) struct Settings {
+    /// None means the native wire.
+    pub(in crate::client) dialect: Option<Dialect>,
+    version: Option<Version>,
+    codec: Option<Codec>,
+    announce: bool,
+    compression: Option<Compression>,
+    get: bool,
+    pub(super) calm: Calm,
+}
+
+impl Settings {
+    /// Sets one of `wire`, `http`, `codec`, `compression` and `get`.
+    ///
+    /// # Errors
+    /// What was expected instead of `value`.
+    pub(in crate::client) fn set(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+        match (name, value) {
+            ("wire", "native") => self.dialect = None,
+            ("wire", "connect") => self.dialect = Some(Dialect::Connect),
+            ("wire", "grpc") => self.dialect = Some(Dialect::Grpc),
+            ("wire", "grpc-web") => self.dialect = Some(Dialect::GrpcWeb),
+            ("wire", _) => return Err("native, grpc, grpc-web or connect"),
+            ("http", "1") => self.version = Some(Version::Http1),
+            ("http", "2") => self.version = Some(Version::Http2),
+            ("http", _) => return Err("1 or 2"),
+            ("codec", "proto") => self.codec = Some(Codec::Proto),
+            ("codec", "json") => self.codec = Some(Codec::Json),
+            ("codec", _) => return Err("proto or json"),
+            ("compression", "none") => (self.announce, self.compression) = (false, None),
+            ("compression", "replies") => (self.announce, self.compression) = (true, None),
+            ("compression", "gzip") => (self.announce, self.compression) = (true, Some(Compression::Gzip)),
+            ("compression", "zstd") => (self.announce, self.compression) = (true, Some(Compression::Zstd)),
+            ("compression", _) => return Err("none, replies, gzip or zstd"),
+            ("get", "true") => self.get = true,
+            ("get", "false") => self.get = false,
+            _ => return Err("true or false"),
+        }
+        Ok(())
+    }
+
+    /// Whether the options fit together.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names those that do not.
+    pub(in crate::client) fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(Status::invalid_argument(text));
+        match self.dialect {
+            None if self.version.is_some()
+                || self.announce
+                || self.get
+                || self.codec == Some(Codec::Json) =>
+            {
+                wrong(
+                    "http, codec, compression and get are options of HTTP: add wire=grpc, grpc-web or connect",
+                )
+            }
+            Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
+                wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")
+            }
+            Some(Dialect::Grpc | Dialect::GrpcWeb) if self.get => wrong("get=true needs wire=connect"),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version.unwrap_or(Version::Http2)
+    }
+
+    /// How messages are written where generated code would write them as `preferred`.
+    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        match (self.codec, preferred) {
+            // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
+            (_, Codec::Postcard) => Codec::Json,
+            (Some(codec), _) => codec,
+            (None, preferred) => preferred,
+        }
+    }
+
+    pub(super) fn terms(&self, dialect: Dialect, limits: &Limits) -> Terms {
+        Terms {
+            dialect,
+            announce: self.announce,
+            compression: self.compression,
+            get: self.get,
+            message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
+            metadata: MetadataLimits::new(limits),
+        }
+    }
+}
+
+/// What every call of a channel needs to be written and read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) dialect: Dialect,
+    /// Replies may be compressed.
+    pub(super) announce: bool,
+    /// How requests are compressed.
+    pub(super) compression: Option<Compression>,
+    /// Methods without side effects are called by GET.
+    pub(super) get: bool,
+    pub(super) message_bytes_max: usize,
+    pub(super) metadata: MetadataLimits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_do_not_fit_are_named() {
+        let check = |options: &[(&str, &str)]| {
+            let mut settings = Settings::default();
+            for (name, value) in options {
+                settings.set(name, value).unwrap();
+            }
+            settings.check().map_err(|status| status.message().to_owned())
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("wire", "connect"), ("http", "1"), ("get", "true"), ("codec", "json")]), Ok(()));
+        assert!(check(&[("http", "1")]).unwrap_err().contains("add wire="));
+        assert!(check(&[("http", "1"), ("wire", "grpc")]).unwrap_err().contains("needs HTTP/2"));
+        assert!(check(&[("wire", "grpc-web"), ("get", "true")]).unwrap_err().contains("wire=connect"));
+        assert_eq!(Settings::default().set("wire", "soap"), Err("native, grpc, grpc-web or connect"));
+    }
+
+    #[test]
+    fn codecs_are_those_that_http_knows() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.codec(Codec::Proto), Codec::Proto);
+        assert_eq!(settings.codec(Codec::Postcard), Codec::Json);
+        settings.set("codec", "json").unwrap();
+        assert_eq!(settings.codec(Codec::Proto), Codec::Json);
+    }
+}

@@ -1,0 +1,134 @@
+//! A call with one reply.
+
+use super::{
+    codes,
+    compression::Compression,
+    connect,
+    envelope::too_large,
+    head::Outgoing,
+    link::{Answer, Body, InFlight, Link},
+    replies::{Replies, check_type},
+    settings::Terms,
+    upload::{self, Upload},
+};
+use crate::{Code, Metadata, Result, Status, client::calls, http::convert};
+use ::http::{
+    StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+use bytes::{Bytes, BytesMut};
+
+/// The body of a refusal may be larger than the messages that the caller takes.
+const REFUSAL_LEAST: usize = 64 << 10;
+
+/// Sends one call and waits for its answer; dropped before, the server is told.
+///
+/// # Errors
+/// Why the call failed; the head's metadata is in the status, before that of the trailers.
+pub(super) async fn call(
+    terms: Terms,
+    link: &InFlight,
+    call: Outgoing<'_>,
+    message: &Bytes,
+) -> Result<calls::Answer> {
+    let link = link.link();
+    let wanted = call.content_type(&terms)?;
+    if call.is_bare(&terms) {
+        return bare(terms, link, call, wanted, message).await;
+    }
+    let body = Upload::One(upload::wrap(message, terms.compression)?);
+    let exchange = link.begin(call.head(&terms, link)?, body).await?;
+    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
+    let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
+    match only(&mut replies).await {
+        Ok(item) => Ok(calls::Answer { item, head, trailers: replies.end() }),
+        Err(status) => Err(with_head(status, head)),
+    }
+}
+
+/// The only message.
+async fn only(replies: &mut Replies<'_>) -> Result<Bytes> {
+    let none =
+        || codes::from_path(Code::Unimplemented, "the server ended a unary call without a reply".into());
+    let item = replies.next().await?.ok_or_else(none)?;
+    match replies.next().await? {
+        None => Ok(item),
+        Some(_) => {
+            let text = "the server sent more than one reply to a unary call".to_owned();
+            Err(codes::from_path(Code::Unimplemented, text))
+        }
+    }
+}
+
+fn with_head(mut status: Status, head: Metadata) -> Status {
+    if !head.is_empty() {
+        let trailers = std::mem::replace(status.metadata_mut(), head);
+        status.metadata_mut().extend(trailers);
+    }
+    status
+}
+
+/// Connect's own form: the message is the body, and a refusal is JSON.
+async fn bare(
+    terms: Terms,
+    link: &Link,
+    call: Outgoing<'_>,
+    wanted: &'static str,
+    message: &Bytes,
+) -> Result<calls::Answer> {
+    let exchange = match call.get(&terms, link, message)? {
+        Some(head) => link.begin(head, Upload::Nothing).await?,
+        None => {
+            let body = match terms.compression {
+                Some(compression) => compression.compress(message)?,
+                None => message.clone(),
+            };
+            link.begin(call.head(&terms, link)?, Upload::One(body)).await?
+        }
+    };
+    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
+    let Answer { status, mut headers, mut body } = answer;
+    let trailers = connect::split_trailers(&mut headers);
+    if status == StatusCode::OK {
+        check_type(&headers, wanted, link.peer())?;
+    } else if !headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    {
+        return Err(codes::foreign(status, &headers, wanted, link.peer()));
+    }
+    let head = convert::metadata(&headers, &terms.metadata)?;
+    let trailers = convert::metadata(&trailers, &terms.metadata)?;
+    let compression = Compression::named(headers.get(CONTENT_ENCODING))?;
+    let bytes_max = match status {
+        StatusCode::OK => terms.message_bytes_max,
+        _ => terms.message_bytes_max.max(REFUSAL_LEAST),
+    };
+    let mut item = whole(&mut body, link, bytes_max).await?;
+    if let Some(compression) = compression.filter(|_| !item.is_empty()) {
+        item = compression.decompress(item, bytes_max)?;
+    }
+    if status == StatusCode::OK {
+        Ok(calls::Answer { item, head, trailers })
+    } else {
+        Err(with_head(connect::failure(status, &item, trailers), head))
+    }
+}
+
+/// A body in one piece; the usual one, of a single chunk, is not copied.
+async fn whole(body: &mut Body, link: &Link, bytes_max: usize) -> Result<Bytes> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(chunk) = body.chunk().await {
+        let chunk = chunk.map_err(|broken| link.status(&broken))?;
+        let bytes = first.len() + all.len() + chunk.len();
+        if bytes > bytes_max {
+            return Err(too_large(bytes, bytes_max));
+        }
+        if first.is_empty() && all.is_empty() {
+            first = chunk;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&chunk);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}

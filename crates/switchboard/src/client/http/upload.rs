@@ -1,0 +1,116 @@
+//! The body of a request: one message, or the messages of a stream as their sender makes them.
+
+use super::{compression::Compression, envelope};
+use crate::{Result, Status, stream::Queue};
+use bytes::Bytes;
+use h2::SendStream;
+use http_body::{Body, Frame, SizeHint};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// What goes with a request.
+pub(super) enum Upload {
+    Many(Requests),
+    Nothing,
+    One(Bytes),
+}
+
+/// The messages of a stream, each in its envelope.
+pub(super) struct Requests {
+    queue: Arc<Queue>,
+    compression: Option<Compression>,
+}
+
+impl Requests {
+    pub(super) fn new(queue: Arc<Queue>, compression: Option<Compression>) -> Requests {
+        Requests { queue, compression }
+    }
+
+    /// The next message, none at the end.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let message = ready!(self.queue.poll_pop(cx));
+        Poll::Ready(message.map(|message| wrap(&message?, self.compression)))
+    }
+}
+
+/// A message in its envelope, compressed if the call is.
+pub(super) fn wrap(message: &Bytes, compression: Option<Compression>) -> Result<Bytes> {
+    match compression {
+        None => envelope::wrap(0, message),
+        Some(compression) => envelope::wrap(envelope::COMPRESSED, &compression.compress(message)?),
+    }
+}
+
+/// HTTP/1.1 fetches the body itself.
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
+        match &mut *self {
+            Upload::Many(requests) => {
+                requests.poll_next(cx).map(|message| message.map(|message| message.map(Frame::data)))
+            }
+            Upload::Nothing => Poll::Ready(None),
+            Upload::One(_) => {
+                let Upload::One(body) = std::mem::replace(&mut *self, Upload::Nothing) else {
+                    unreachable!("matched above")
+                };
+                Poll::Ready(Some(Ok(Frame::data(body))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Upload::Nothing)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Upload::Many(_) => SizeHint::default(),
+            Upload::Nothing => SizeHint::with_exact(0),
+            Upload::One(body) => SizeHint::with_exact(body.len() as u64),
+        }
+    }
+}
+
+/// Sends the messages of a stream on HTTP/2, as fast as the server's window opens.
+pub(super) struct Uploader {
+    pub(super) stream: SendStream<Bytes>,
+    pub(super) requests: Requests,
+}
+
+impl Uploader {
+    /// Ends with the stream's requests, or when the server takes no more; the answer tells why.
+    ///
+    /// # Errors
+    /// A message that cannot be sent; the server learns that the call is over.
+    pub(super) async fn run(mut self) -> Result<()> {
+        while let Some(message) = poll_fn(|cx| self.requests.poll_next(cx)).await {
+            let mut message = message?;
+            while !message.is_empty() {
+                self.stream.reserve_capacity(message.len());
+                let Some(Ok(room)) = poll_fn(|cx| self.poll_room(cx)).await else { return Ok(()) };
+                let part = message.split_to(room.min(message.len()));
+                if self.stream.send_data(part, false).is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        // An error means that the server has ended the call.
+        let _ = self.stream.send_data(Bytes::new(), true);
+        Ok(())
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<usize, h2::Error>>> {
+        match self.stream.poll_reset(cx) {
+            Poll::Ready(Ok(reason)) => Poll::Ready(Some(Err(reason.into()))),
+            Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error))),
+            Poll::Pending => self.stream.poll_capacity(cx),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Switchboard's client in the role of a client under test.
+//!
+//! [`caller`] makes the calls that the conformance suite of Connect asks for, [`seen`] tells it what came back;
+//! [`cases`] are the interop cases that every gRPC implementation has.
+
+pub mod caller;
+pub mod cases;
+pub mod seen;
+
+/// Generated from `proto/`.
+#[allow(missing_docs, reason = "generated")]
+pub mod proto {
+    switchboard::include_proto!("switchboard.conformance");
+}
