@@ -49,7 +49,8 @@ impl Channel {
     /// A channel to `url` and the wait for its first connection, at most [`connect_timeout`] long.
     ///
     /// The URL names one or several addresses and options:
-    /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`.
+    /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
+    /// `tls://a.example:8443?ca=ca.pem`.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

@@ -694,6 +694,8 @@ impl Future for Task {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
         this.turn(cx).map(|end| {
+            // One try: a server that does not even take the end of TLS misses little.
+            let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
             if this.heard { Ended::Heard } else { Ended::Unheard(end) }
         })

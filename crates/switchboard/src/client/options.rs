@@ -1,7 +1,16 @@
 //! Options of a channel: the builder for code, the URL for configuration, both ending in the same struct.
 
 use super::{Channel, Way, address_list, pool::Pool};
-use crate::{Limit, Limits, Result, Status, limits::Source, net::Address, runtime};
+#[cfg(feature = "tls")]
+use crate::net::tls::{Connector, TlsOptions};
+use crate::{
+    Limit, Limits, Result, Status,
+    limits::Source,
+    net::{Address, Secret},
+    runtime,
+};
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::{sync::Arc, time::Duration};
 
 /// Sets the options of a [`Channel`].
@@ -10,6 +19,8 @@ use std::{sync::Arc, time::Duration};
 pub struct ChannelBuilder {
     url: String,
     options: Options,
+    #[cfg(feature = "tls")]
+    tls: TlsOptions,
     mistake: Option<Status>,
 }
 
@@ -21,6 +32,8 @@ pub(super) struct Options {
     pub(super) keepalive: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
+    /// For addresses inside TLS.
+    pub(super) secret: Option<Secret>,
 }
 
 impl ChannelBuilder {
@@ -34,7 +47,10 @@ impl ChannelBuilder {
                 keepalive: Duration::from_secs(20),
                 timeout: None,
                 limits: Limits::default(),
+                secret: None,
             },
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::default(),
             mistake: None,
         }
     }
@@ -71,6 +87,31 @@ impl ChannelBuilder {
         self
     }
 
+    /// Trusts only servers whose certificates one of those in this PEM file issued; by default those of the roots that
+    /// this machine trusts. This file and those of [`identity`](Self::identity) are looked at again before each
+    /// new connection.
+    #[cfg(feature = "tls")]
+    pub fn ca(mut self, roots: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.ca = Some(roots.as_ref().into());
+        self
+    }
+
+    /// Shows this certificate to servers that ask for one; PEM files.
+    #[cfg(feature = "tls")]
+    pub fn identity(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.certificate = Some(certificate.as_ref().into());
+        self.tls.key = Some(key.as_ref().into());
+        self
+    }
+
+    /// The name that the servers' certificate must have, and that the servers are asked for (SNI); by default the
+    /// host of each address.
+    #[cfg(feature = "tls")]
+    pub fn server_name(mut self, name: impl Into<String>) -> ChannelBuilder {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
     /// Sets a limit, in its [unit](Limit::unit).
     pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
         if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
@@ -82,8 +123,8 @@ impl ChannelBuilder {
     /// The channel, once it has a connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers within
-    /// [`connect_timeout`](Self::connect_timeout).
+    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used, `Unavailable` when no address answers
+    /// within [`connect_timeout`](Self::connect_timeout) or the handshake of TLS fails.
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
         if let Way::Remote(pool) = &*channel.0 {
@@ -95,7 +136,7 @@ impl ChannelBuilder {
     /// The channel; its first call connects.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL.
+    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used.
     pub fn lazy(mut self) -> Result<Channel> {
         let url = self.url.clone();
         let (addresses, options) = address_list::split(&url)?;
@@ -106,6 +147,13 @@ impl ChannelBuilder {
             return Err(mistake);
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        #[cfg(feature = "tls")]
+        if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
+            self.options.secret = Some(Arc::new(Connector::new(self.tls)?));
+        } else if self.tls != TlsOptions::default() {
+            let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
+            return Err(Status::invalid_argument(text));
+        }
         Ok(Channel(Arc::new_cyclic(|way| Way::Remote(Pool::new(addresses, self.options, way.clone())))))
     }
 
@@ -127,6 +175,14 @@ impl ChannelBuilder {
                     _ => self.options.keepalive = span,
                 }
             }
+            #[cfg(feature = "tls")]
+            "ca" => self.tls.ca = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "cert" => self.tls.certificate = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "key" => self.tls.key = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "server_name" => self.tls.server_name = Some(value.into()),
             "wire" if value == "native" => {}
             "wire" => return Err(wrong("native")),
             _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,

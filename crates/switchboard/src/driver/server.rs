@@ -142,6 +142,11 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
+    /// The pipe, to end it once the future has ended.
+    pub(crate) fn io(&mut self) -> &mut Box<dyn Io> {
+        &mut self.io
+    }
+
     /// One pass: timers, woken calls, reads with their calls, and the write. `None` while the connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.now = Instant::now();

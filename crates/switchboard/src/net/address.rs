@@ -4,7 +4,7 @@ use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
-/// `memory://name`. `http://` and a bare `host:port` mean TCP.
+/// `memory://name`, `tls://host:8443`. `http://` and a bare `host:port` mean TCP, `https://` means TLS.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Address {
@@ -12,6 +12,8 @@ pub enum Address {
     Memory(String),
     /// Host name or IP address, and port.
     Tcp(String, u16),
+    /// The same, inside TLS.
+    Tls(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
 }
@@ -22,7 +24,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, Status> {
         let wrong = |why: &str| {
             Status::invalid_argument(format!(
-                "{text:?} is no address: {why}; expected tcp://HOST:PORT, unix:/PATH or memory://NAME"
+                "{text:?} is no address: {why}; expected tcp://HOST:PORT, tls://HOST:PORT, unix:/PATH or memory://NAME"
             ))
         };
         if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
@@ -39,7 +41,9 @@ impl FromStr for Address {
                 Ok(Address::Memory(name.into()))
             };
         }
-        let rest = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+        let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("https://"));
+        let plain = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
+        let rest = secret.or(plain).unwrap_or(text);
         if rest.contains("://") {
             return Err(wrong("the scheme is not known"));
         }
@@ -50,6 +54,7 @@ impl FromStr for Address {
         match bare.unwrap_or(host) {
             "" => Err(wrong("the host is missing")),
             host if bare.is_none() && host.contains(':') => Err(wrong("an IPv6 address goes in brackets")),
+            host if secret.is_some() => Ok(Address::Tls(host.to_owned(), port)),
             host => Ok(Address::Tcp(host.to_owned(), port)),
         }
     }
@@ -59,8 +64,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Memory(name) => write!(f, "memory://{name}"),
-            Address::Tcp(host, port) if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
-            Address::Tcp(host, port) => write!(f, "tcp://{host}:{port}"),
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
+                let scheme = if matches!(self, Address::Tls(..)) { "tls" } else { "tcp" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}")
+            }
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -72,13 +80,20 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_round_trip() {
-        for text in
-            ["tcp://127.0.0.1:80", "tcp://[::1]:0", "tcp://localhost:65535", "unix:/run/a.sock", "memory://a"]
-        {
+        for text in [
+            "tcp://127.0.0.1:80",
+            "tcp://[::1]:0",
+            "tcp://localhost:65535",
+            "tls://[::1]:8443",
+            "tls://a.example:1",
+            "unix:/run/a.sock",
+            "memory://a",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         assert_eq!("localhost:1".parse::<Address>().unwrap().to_string(), "tcp://localhost:1");
         assert_eq!("http://a:1/".parse::<Address>().unwrap().to_string(), "tcp://a:1");
+        assert_eq!("https://a:1/".parse::<Address>().unwrap().to_string(), "tls://a:1");
     }
 
     #[test]

@@ -4,7 +4,9 @@ mod address;
 mod buffer;
 pub(crate) mod memory;
 mod stream;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
-pub(crate) use stream::{Io, Listener, Pipe, dial};
+pub(crate) use stream::{Io, Listener, Pipe, Secret, dial};
