@@ -601,7 +601,12 @@ impl Task {
         }
         let read = std::task::ready!(pin!(self.io.read_buf(&mut self.input)).poll(cx));
         match read {
-            Ok(0) => return Poll::Ready(Some(self.lost("the server closed it"))),
+            Ok(0) => {
+                // What the server said before may tell why.
+                let said = self.connection.lock().closed.as_ref().map(|said| format!(": {}", said.message()));
+                let why = format!("the server closed it{}", said.unwrap_or_default());
+                return Poll::Ready(Some(self.lost(&why)));
+            }
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
