@@ -17,6 +17,7 @@ pub(crate) enum Suite {
     Grpcurl,
     Http,
     Native,
+    Tls,
 }
 
 impl Suite {
@@ -27,6 +28,7 @@ impl Suite {
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_sniff"],
             Self::Native => &["test_native"],
+            Self::Tls => &["test_tls"],
         }
     }
 
@@ -34,7 +36,7 @@ impl Suite {
     fn peer(self) -> Option<Peer> {
         match self {
             Self::Grpc | Self::Native => None,
-            Self::Grpcurl => Some(Peer::Grpcurl),
+            Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
         }
     }

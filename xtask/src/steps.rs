@@ -97,6 +97,11 @@ pub(crate) const ALL: &[Step] = &[
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),
     },
+    Step {
+        name: "interop-tls",
+        about: "grpcio, grpcurl, curl and OpenSSL inside TLS, and a reload",
+        check: |run| interop::run(run, Suite::Tls),
+    },
 ];
 
 /// The steps with these names, comma separated, in the order in which they run.

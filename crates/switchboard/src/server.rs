@@ -73,7 +73,7 @@ impl Server {
     ///
     /// Options of the listener may follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
     /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional` serves
-    /// connections without TLS too. What they mean is told at [`Tls`](crate::Tls).
+    /// connections without TLS too. What they mean is told at [`Tls`].
     pub fn listen(self, address: impl Into<String>) -> Server {
         self.listen_with(address, [])
     }
@@ -272,14 +272,10 @@ impl Running {
     }
 
     fn tls_stats(&self) -> TlsStats {
-        let mut stats = TlsStats {
-            mismatches: self.shared.metrics.tls_mismatches.load(Ordering::Relaxed),
-            ..TlsStats::default()
-        };
+        let mismatches = self.shared.metrics.tls_mismatches.load(Ordering::Relaxed);
+        let stats = TlsStats { mismatches, ..TlsStats::default() };
         #[cfg(feature = "tls")]
-        for acceptor in &self.acceptors {
-            acceptor.count(&mut stats);
-        }
+        let stats = self.acceptors.iter().fold(stats, |stats, acceptor| acceptor.count(stats));
         stats
     }
 

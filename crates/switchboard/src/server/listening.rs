@@ -23,10 +23,6 @@ pub(super) struct Resolved {
 
 /// The options of TLS in a URL.
 #[derive(Default)]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(dead_code, reason = "parsed in every build, so that one can say what is missing")
-)]
 struct TlsOptions<'a> {
     certificate: Option<&'a str>,
     key: Option<&'a str>,
@@ -120,7 +116,10 @@ impl<'a> TlsOptions<'a> {
     #[cfg(feature = "tls")]
     fn settings(&self, tls: Option<Tls>) -> Result<Option<Tls>, Error> {
         let tls = match (self.certificate, self.key) {
-            (Some(certificate), Some(key)) => Some(Tls::files(certificate, key)),
+            (Some(certificate), Some(key)) => Some(match tls {
+                Some(tls) => tls.with_files(certificate, key),
+                None => Tls::files(certificate, key),
+            }),
             (None, None) => tls,
             _ => return Err(Error::config("tls: cert=FILE and key=FILE go together")),
         };

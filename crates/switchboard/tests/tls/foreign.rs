@@ -83,6 +83,7 @@ pub(crate) fn read_all(stream: &mut impl Read) -> Vec<u8> {
     all
 }
 
+#[cfg(feature = "http")]
 /// Asks for the health of the server as JSON over HTTP/1.1 and returns the whole answer.
 pub(crate) fn health(stream: &mut (impl Read + Write)) -> String {
     let request = b"POST /grpc.health.v1.Health/Check HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\

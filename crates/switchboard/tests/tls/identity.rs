@@ -1,7 +1,7 @@
 //! Client certificates: who must show one, what handlers see of it, and what clients without a good one are told.
 
 use crate::{
-    foreign::{Foreign, beside, health},
+    foreign::{Foreign, beside},
     support::{
         certificates::*,
         raw::{self, soon},
@@ -151,6 +151,6 @@ async fn http_clients_are_asked_for_certificates_as_well() {
     let running = listen(servers.issue("127.0.0.1").tls().client_roots(clients.ca())).await;
     let (ca, alice) = (servers.ca(), alice(&clients));
     let mut known = Foreign { identity: Some(&alice), ..Foreign::new(&ca) }.connect(&running);
-    let answer = beside(move || health(&mut known)).await;
+    let answer = beside(move || crate::foreign::health(&mut known)).await;
     assert!(answer.contains("SERVING"), "{answer}");
 }

@@ -1,7 +1,7 @@
 //! Which connections a listener takes, and what the others are told.
 
 use crate::{
-    foreign::{Foreign, beside, health, read_all, socket},
+    foreign::{Foreign, beside, read_all, socket},
     support::{certificates::Authority, raw::soon, *},
 };
 use std::io::Write;
@@ -33,6 +33,7 @@ async fn one_port_serves_native_and_http_inside_and_outside_tls() {
     echo(&Channel::connect(&url).await.unwrap()).await;
     #[cfg(feature = "http")]
     {
+        use crate::foreign::health;
         let (ca, mut outside) = (authority.ca(), socket(&running));
         let mut inside = Foreign::new(&ca).connect(&running);
         let answers = beside(move || [health(&mut outside), health(&mut inside)]).await;

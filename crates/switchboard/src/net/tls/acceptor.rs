@@ -170,7 +170,7 @@ impl Acceptor {
     }
 
     /// Adds what was counted here.
-    pub(crate) fn count(&self, stats: &mut TlsStats) {
+    pub(crate) fn count(&self, mut stats: TlsStats) -> TlsStats {
         stats.handshakes += self.handshakes.load(Ordering::Relaxed);
         stats.failures += self.failures.load(Ordering::Relaxed);
         stats.reloads += self.reloads.load(Ordering::Relaxed);
@@ -183,6 +183,7 @@ impl Acceptor {
             expires_in_seconds: certificate.summary.not_after - now,
         };
         stats.certificates.extend(self.current().certificates.iter().map(certificate));
+        stats
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {

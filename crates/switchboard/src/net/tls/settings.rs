@@ -50,6 +50,11 @@ impl Tls {
         }
     }
 
+    /// The same settings with another certificate in place of all.
+    pub(crate) fn with_files(self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Tls {
+        Tls { pairs: Tls::files(certificate, key).pairs, ..self }
+    }
+
     /// A further certificate, for callers that ask for one of its DNS names (SNI). Names may have a wildcard as
     /// their first part, `*.example.com`; an exact name goes before it, and the first of two alike wins.
     pub fn certificate(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Tls {
