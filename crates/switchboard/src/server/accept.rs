@@ -106,60 +106,104 @@ impl Drop for Listed {
     }
 }
 
+/// A connection whose protocol is known.
+struct Begun {
+    protocol: Protocol,
+    io: Box<dyn Io>,
+    /// What was read to find out.
+    first: BytesMut,
+    peer: Peer,
+}
+
 /// Finds out which protocol the peer speaks and runs it to the end.
 async fn serve(
-    mut io: Box<dyn Io>,
-    mut peer: Peer,
+    io: Box<dyn Io>,
+    peer: Peer,
     shared: Arc<Shared>,
     resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
 ) {
-    let limits = &resolved.limits;
-    let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let Some(protocol) = first_bytes(&mut io, &mut first, &peer, &shared, limits, &wakes).await else {
-        return;
-    };
-    #[cfg(feature = "tls")]
-    let protocol = match (protocol, &resolved.acceptor) {
-        (Protocol::Tls, Some(acceptor)) => {
-            // Boxed, or every connection would have room for a handshake.
-            let shaken = Box::pin(handshake(acceptor, io, first, &peer, &shared, limits, &wakes)).await;
-            let Some(inside) = shaken else { return };
-            (io, first, peer.identity) = (inside.io, BytesMut::with_capacity(FIRST_BYTES), inside.identity);
-            peer.address = peer.address.replacen("tcp://", "tls://", 1);
-            let sniffed = first_bytes(&mut io, &mut first, &peer, &shared, limits, &wakes).await;
-            let Some(protocol) = sniffed.filter(|protocol| is_agreed(*protocol, inside.protocol.as_deref()))
-            else {
-                // What was agreed on is not what came; or nothing came.
-                Box::pin(close(&mut io)).await;
-                return;
-            };
-            protocol
-        }
-        (protocol, Some(acceptor)) if acceptor.plaintext() == Plaintext::Refused => {
-            return Box::pin(mismatch::plaintext(io, protocol, &peer, &shared, limits)).await;
-        }
-        (protocol, _) => protocol,
-    };
-    match protocol {
+    // Boxed, like every arm but that of the native wire, or its idle connections would have room for them all.
+    let Some(begun) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
+    match begun.protocol {
         Protocol::Native => {
-            peer.wire = "native";
-            let wire = native::Server::new(limits.wire(), shared.table.clone());
-            let settings = limits.clone();
-            let accepted = Accepted { io, input: first, peer, settings, shared, wakes, shard };
-            let mut connection = Connection::new(accepted, wire);
+            let mut connection = native(begun, shared, resolved, wakes, shard);
             (&mut connection).await;
             Box::pin(close(connection.io())).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
-            // Boxed, or every native connection would have room for one of HTTP.
-            Box::pin(crate::http::serve(io, first, peer, shared, limits, shard)).await;
+            let Begun { io, first, peer, .. } = begun;
+            Box::pin(crate::http::serve(io, first, peer, shared, &resolved.limits, shard)).await;
         }
-        Protocol::Tls => Box::pin(mismatch::tls(io, &peer, &shared)).await,
+        Protocol::Tls => Box::pin(mismatch::tls(begun.io, &begun.peer, &shared)).await,
         _ => {}
     }
+}
+
+fn native(
+    begun: Begun,
+    shared: Arc<Shared>,
+    resolved: &Resolved,
+    wakes: Arc<Wakes>,
+    shard: usize,
+) -> Connection<native::Server> {
+    let Begun { io, first, mut peer, .. } = begun;
+    peer.wire = "native";
+    let settings = resolved.limits.clone();
+    let wire = native::Server::new(settings.wire(), shared.table.clone());
+    Connection::new(Accepted { io, input: first, peer, settings, shared, wakes, shard }, wire)
+}
+
+/// Reads as far as the protocol, through TLS if need be; none when the connection is over.
+async fn begin(
+    mut io: Box<dyn Io>,
+    peer: Peer,
+    shared: &Shared,
+    resolved: &Resolved,
+    wakes: &Wakes,
+) -> Option<Begun> {
+    let limits = &resolved.limits;
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await?;
+    #[cfg(feature = "tls")]
+    if let Some(acceptor) = &resolved.acceptor {
+        if protocol == Protocol::Tls {
+            // Boxed, or every connection would have room for a handshake.
+            return Box::pin(inside(acceptor, io, first, peer, shared, limits, wakes)).await;
+        }
+        if acceptor.plaintext() == Plaintext::Refused {
+            mismatch::plaintext(io, protocol, &peer, shared, limits).await;
+            return None;
+        }
+    }
+    Some(Begun { protocol, io, first, peer })
+}
+
+/// Runs the handshake, and reads as far as the protocol inside.
+#[cfg(feature = "tls")]
+async fn inside(
+    acceptor: &Acceptor,
+    io: Box<dyn Io>,
+    first: BytesMut,
+    mut peer: Peer,
+    shared: &Shared,
+    limits: &Limits,
+    wakes: &Wakes,
+) -> Option<Begun> {
+    peer.address = peer.address.replacen("tcp://", "tls://", 1);
+    let tls::Accepted { mut io, protocol: agreed, identity } =
+        handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
+    peer.identity = identity;
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
+    let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
+        // What was agreed on is not what came; or nothing came.
+        close(&mut io).await;
+        return None;
+    };
+    Some(Begun { protocol, io, first, peer })
 }
 
 /// Ends a pipe in good order, as far as the peer takes part.

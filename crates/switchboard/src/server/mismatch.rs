@@ -16,13 +16,15 @@ const LINGER: Duration = Duration::from_secs(1);
 /// What it may still send meanwhile.
 const LINGER_BYTES: u64 = 256 << 10;
 
+/// Callers that are turned away with a line in the log for each; later ones have theirs at the level `debug`.
+const LOGGED_MAX: u64 = 100;
+
 /// A fatal alert, `handshake_failure`: there is none that says that TLS is not spoken.
 const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
 /// Turns away a caller with TLS.
 pub(super) async fn tls(io: Box<dyn Io>, peer: &Peer, shared: &Shared) {
-    shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
-    tracing::info!(peer = %peer.address, "closed: it speaks TLS, and this port takes plaintext only");
+    count(shared, peer, "tls", "it speaks TLS, and this port takes plaintext only");
     say(io, &ALERT).await;
 }
 
@@ -36,9 +38,7 @@ pub(super) async fn plaintext(
     limits: &Limits,
 ) {
     const TEXT: &str = "this port takes TLS only: use https://, or tls:// on the native wire";
-    shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
-    let name = protocol.name();
-    tracing::info!(peer = %peer.address, wire = name, "closed: it speaks plaintext, and this port takes TLS only");
+    count(shared, peer, protocol.name(), "it speaks plaintext, and this port takes TLS only");
     let answer = match protocol {
         Protocol::Http1 => http1(TEXT),
         Protocol::Http2 => http2(TEXT),
@@ -53,6 +53,16 @@ pub(super) async fn plaintext(
         _ => Vec::new(),
     };
     say(io, &answer).await;
+}
+
+/// Counts, and tells whoever set up one of the two; not more than some times, because strangers can cause it.
+fn count(shared: &Shared, peer: &Peer, wire: &str, why: &str) {
+    let before = shared.metrics.tls_mismatches.fetch_add(1, Ordering::Relaxed);
+    if before < LOGGED_MAX {
+        tracing::info!(peer = %peer.address, wire, "closed: {why}");
+    } else {
+        tracing::debug!(peer = %peer.address, wire, "closed: {why}");
+    }
 }
 
 #[cfg(feature = "tls")]

@@ -115,6 +115,17 @@ async fn server_that_speaks_no_tls_is_named_in_plain_words() {
 }
 
 #[tokio::test]
+async fn channel_without_tls_knows_a_server_that_wants_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("tcp://{}?connections=1", listener.local_addr().unwrap());
+    let channel = Channel::connect(&url).await.unwrap();
+    let (mut socket, _) = listener.accept().await.unwrap();
+    socket.write_all(b"\x15\x03\x01\0\x02\x02\x46").await.unwrap();
+    let status = soon(ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8])).await.unwrap_err();
+    assert!(status.message().contains("but TLS: call it with tls://"), "{status}");
+}
+
+#[tokio::test]
 async fn server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("tls://{}?connect_timeout=50ms&connections=1", listener.local_addr().unwrap());
