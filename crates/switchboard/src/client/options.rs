@@ -2,7 +2,7 @@
 
 use super::{Channel, Way, address_list, pool::Pool};
 #[cfg(feature = "tls")]
-use crate::net::tls::{Connector, TlsOptions};
+use crate::net::tls::{ALPN_NATIVE, Connector, TlsOptions};
 use crate::{
     Limit, Limits, Result, Status,
     limits::Source,
@@ -149,7 +149,7 @@ impl ChannelBuilder {
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
         if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
-            self.options.secret = Some(Arc::new(Connector::new(self.tls)?));
+            self.options.secret = Some(Arc::new(Connector::new(self.tls, &[ALPN_NATIVE])?));
         } else if self.tls != TlsOptions::default() {
             let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
             return Err(Status::invalid_argument(text));

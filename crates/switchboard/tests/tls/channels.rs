@@ -68,12 +68,7 @@ async fn another_name_can_be_expected() {
     let channel = builder().server_name("service.example").connect().await.unwrap();
     let reply: Vec<u8> = ask(&channel, &ECHO, &vec![1u8]).await.unwrap();
     assert_eq!(reply, [1]);
-    // https:// is another spelling of tls://.
-    let url = format!(
-        "{}?ca={}&server_name=service.example",
-        running.url().replace("tls://", "https://"),
-        authority.ca().display()
-    );
+    let url = format!("{}?ca={}&server_name=service.example", running.url(), authority.ca().display());
     Channel::connect(&url).await.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! TLS as a channel opens it: whom it trusts, what it shows, and what goes wrong.
 
 use super::{
-    ALPN_NATIVE, PROVIDER, explain,
+    PROVIDER, explain,
     files::{self, PairFiles, Watch},
     stream::{Failed, Stream},
     verify::Noting,
@@ -37,6 +37,8 @@ pub(crate) struct Connector {
     options: TlsOptions,
     pair: Option<PairFiles>,
     server_name: Option<ServerName<'static>>,
+    /// Protocols to offer by ALPN, the preferred first.
+    alpn: Vec<Vec<u8>>,
     watch: Watch,
     current: Mutex<Current>,
 }
@@ -49,11 +51,11 @@ struct Current {
 }
 
 impl Connector {
-    /// Reads the files.
+    /// Reads the files; `alpn` are the protocols that may be spoken inside, the preferred first.
     ///
     /// # Errors
     /// `InvalidArgument` that says which file or option cannot be used, and why.
-    pub(crate) fn new(options: TlsOptions) -> Result<Connector> {
+    pub(crate) fn new(options: TlsOptions, alpn: &[&[u8]]) -> Result<Connector> {
         let pair = match (&options.certificate, &options.key) {
             (Some(certificate), Some(key)) => {
                 Some(PairFiles { certificate: certificate.clone(), key: key.clone() })
@@ -65,10 +67,11 @@ impl Connector {
         let server_name = server_name.map_err(|why| Status::invalid_argument(format!("tls: {why}")))?;
         let watch = Watch::default();
         let looked = watch.look(watched(&options));
-        let config = load(options.ca.as_deref(), pair.as_ref())
+        let alpn: Vec<_> = alpn.iter().map(|name| name.to_vec()).collect();
+        let config = load(options.ca.as_deref(), pair.as_ref(), &alpn)
             .map_err(|why| Status::invalid_argument(format!("tls: {why}")))?;
         let current = Mutex::new(Current { config, looked });
-        Ok(Connector { options, pair, server_name, watch, current })
+        Ok(Connector { options, pair, server_name, alpn, watch, current })
     }
 
     /// Puts TLS on an opened pipe to `host`.
@@ -111,7 +114,7 @@ impl Connector {
         if self.current().looked == looked {
             return;
         }
-        match load(self.options.ca.as_deref(), self.pair.as_ref()) {
+        match load(self.options.ca.as_deref(), self.pair.as_ref(), &self.alpn) {
             Ok(config) => *self.current() = Current { config, looked },
             Err(why) => {
                 tracing::warn!("tls: {why}; the channel goes on with what it has");
@@ -134,7 +137,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, String> {
         .map_err(|_| format!("{name:?} is no name that a certificate can have"))
 }
 
-fn load(ca: Option<&Path>, pair: Option<&PairFiles>) -> Result<Arc<ClientConfig>, String> {
+fn load(ca: Option<&Path>, pair: Option<&PairFiles>, alpn: &[Vec<u8>]) -> Result<Arc<ClientConfig>, String> {
     let roots = Arc::new(ca.map_or_else(machine_roots, files::roots)?);
     let verifier: Arc<dyn ServerCertVerifier> =
         WebPkiServerVerifier::builder_with_provider(roots, PROVIDER.clone())
@@ -153,7 +156,7 @@ fn load(ca: Option<&Path>, pair: Option<&PairFiles>) -> Result<Arc<ClientConfig>
             builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
         }
     };
-    config.alpn_protocols = vec![ALPN_NATIVE.to_vec()];
+    config.alpn_protocols = alpn.to_vec();
     Ok(Arc::new(config))
 }
 

@@ -73,7 +73,11 @@ impl Stream {
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
         loop {
-            ready!(self.poll_send(cx)).map_err(Failed::Io)?;
+            // Whether it all went does not matter: the peer may have to be read first, and what is left at the end goes
+            // with what comes next.
+            if let Poll::Ready(Err(error)) = self.poll_send(cx) {
+                return Poll::Ready(Err(Failed::Io(error)));
+            }
             if !self.session.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
@@ -278,5 +282,139 @@ fn blocking<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
     match poll {
         Poll::Ready(outcome) => outcome,
         Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::tls::PROVIDER;
+    use rustls::{
+        ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+        pki_types::PrivateKeyDer,
+    };
+    use std::sync::Arc;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    const NAME: &str = "a.example";
+
+    fn sessions() -> (ClientConnection, ServerConnection) {
+        let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let client = ClientConfig::builder_with_provider(PROVIDER.clone());
+        let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let server = ServerConfig::builder_with_provider(PROVIDER.clone());
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let server = server.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let client = ClientConnection::new(Arc::new(client.with_no_client_auth()), NAME.try_into().unwrap());
+        (client.unwrap(), ServerConnection::new(Arc::new(server)).unwrap())
+    }
+
+    /// Both ends, shaken, with room for `room` bytes each way in between.
+    async fn pair(room: usize) -> (Stream, Stream) {
+        let (near, far): (DuplexStream, DuplexStream) = duplex(room);
+        let (client, server) = sessions();
+        let mut client = Stream::new(Box::new(near), BytesMut::new(), client);
+        let mut server = Stream::new(Box::new(far), BytesMut::new(), server);
+        let near = async {
+            client.handshake().await.unwrap();
+            client.flush().await.unwrap();
+        };
+        let ((), far) = tokio::join!(near, server.handshake());
+        far.unwrap();
+        (client, server)
+    }
+
+    fn byte(at: usize) -> u8 {
+        (at * 31 + at / 256) as u8
+    }
+
+    /// Writes and reads as the drivers do: whatever goes, one after the other, and never a flush.
+    async fn exchange(stream: &mut Stream, total: usize, step: usize) {
+        let sent: Vec<u8> = (0..total).map(byte).collect();
+        let (mut written, mut read, mut buffer) = (0, 0, vec![0; step]);
+        poll_fn(|cx| {
+            loop {
+                let mut went = false;
+                let parts: Vec<_> = sent[written..].chunks(step).take(3).map(IoSlice::new).collect();
+                if !parts.is_empty()
+                    && let Poll::Ready(count) = Pin::new(&mut *stream).poll_write_vectored(cx, &parts)
+                {
+                    written += count.unwrap();
+                    went = true;
+                }
+                let mut into = ReadBuf::new(&mut buffer);
+                if let Poll::Ready(outcome) = Pin::new(&mut *stream).poll_read(cx, &mut into) {
+                    outcome.unwrap();
+                    for got in into.filled() {
+                        assert_eq!(*got, byte(read), "at {read}");
+                        read += 1;
+                    }
+                    assert!(!into.filled().is_empty(), "the end came early");
+                    went = true;
+                }
+                if read == total && written == total {
+                    return Poll::Ready(());
+                }
+                if !went {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+        stream.flush().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn every_byte_arrives_in_order_however_little_fits() {
+        for (room, total, step) in [
+            (1, 5_000, 7),
+            (17, 20_000, 1000),
+            (100, 100_000, 3),
+            (5_000, 300_000, 70_000),
+            (1 << 20, 2_000_000, 100_000),
+        ] {
+            let both = async {
+                let (mut client, mut server) = pair(room).await;
+                tokio::join!(exchange(&mut client, total, step), exchange(&mut server, total, step));
+                let (mut none, mut nothing) = ([0; 1], [0; 1]);
+                let (ended, read) = tokio::join!(client.shutdown(), server.read(&mut none));
+                assert_eq!((ended.unwrap(), read.unwrap()), ((), 0));
+                let (ended, read) = tokio::join!(server.shutdown(), client.read(&mut nothing));
+                assert_eq!((ended.unwrap(), read.unwrap()), ((), 0));
+            };
+            let limit = std::time::Duration::from_secs(60);
+            tokio::time::timeout(limit, both).await.unwrap_or_else(|_| panic!("{room} {total} {step} hangs"));
+        }
+    }
+
+    #[tokio::test]
+    async fn end_without_a_word_is_an_error() {
+        let (mut client, server) = pair(1 << 16).await;
+        drop(server);
+        let error = client.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(error.to_string().contains("close_notify"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn idle_stream_holds_no_buffer() {
+        let (mut client, mut server) = pair(1 << 16).await;
+        exchange_one(&mut client, &mut server).await;
+        assert_eq!((client.incoming.capacity(), server.incoming.capacity()), (0, 0));
+    }
+
+    async fn exchange_one(client: &mut Stream, server: &mut Stream) {
+        client.write_all(b"ping").await.unwrap();
+        let mut got = [0; 4];
+        server.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"ping");
+        let waits = std::future::poll_fn(|cx| {
+            let mut into = [0; 1];
+            Poll::Ready(Pin::new(&mut *server).poll_read(cx, &mut ReadBuf::new(&mut into)).is_pending())
+        });
+        assert!(waits.await);
     }
 }
