@@ -58,6 +58,10 @@ class Server:
         """What Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
 
+    def hang_up(self):
+        """Says that certificates have changed."""
+        self.process.send_signal(signal.SIGHUP)
+
     def exit_code(self):
         """Waits for the server to end by itself."""
         return self.process.wait(PATIENCE_SECONDS)
@@ -77,7 +81,7 @@ class Server:
                 raise AssertionError(f"no address from {self._command}, only {seen}") from None
             if line is None:
                 raise AssertionError(f"{self._command} ended after {seen}")
-            found = re.search(r"listening on http://(127\.0\.0\.1:\d+)", line)
+            found = re.search(r"listening on https?://(127\.0\.0\.1:\d+)", line)
             if found:
                 return found[1]
             seen.append(line)

@@ -25,6 +25,7 @@ pub(crate) enum Suite {
     Http,
     JsonRpc,
     Native,
+    Tls,
     WebSocket,
 }
 
@@ -38,6 +39,7 @@ impl Suite {
             Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::JsonRpc => &["test_jsonrpc"],
             Self::Native => &["test_native"],
+            Self::Tls => &["test_tls"],
             Self::WebSocket => &["test_websocket"],
         }
     }
@@ -46,7 +48,7 @@ impl Suite {
     fn peer(self) -> Option<Peer> {
         match self {
             Self::Client | Self::Grpc | Self::Native => None,
-            Self::Grpcurl => Some(Peer::Grpcurl),
+            Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),
         }

@@ -147,6 +147,11 @@ pub(crate) const ALL: &[Step] = &[
         about: "WebSocket from Python's websockets and Node's ws, and the client for browsers",
         check: |run| interop::run(run, Suite::WebSocket),
     },
+    Step {
+        name: "interop-tls",
+        about: "grpcio, grpcurl, curl and OpenSSL inside TLS, and a reload",
+        check: |run| interop::run(run, Suite::Tls),
+    },
 ];
 
 /// The steps with these names, comma separated, in the order in which they run.

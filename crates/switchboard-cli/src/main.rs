@@ -6,6 +6,7 @@ mod log;
 mod serve;
 mod services;
 mod serving;
+mod tls;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

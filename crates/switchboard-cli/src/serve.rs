@@ -4,6 +4,7 @@ use crate::{
     log::{self, Level},
     services,
     serving::{self, Stop},
+    tls::{self, TlsArgs},
 };
 use clap::{Args, value_parser};
 use std::time::Duration;
@@ -15,6 +16,8 @@ pub(crate) struct ServeArgs {
     /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Set a limit, as in message_bytes_max=8MiB; --print-limits shows all. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     limit: Vec<String>,
@@ -59,8 +62,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     runtime.run(async move {
         let mut server = services::server().limits(limits).websocket_origins(args.websocket_origin);
-        for address in args.listen {
-            server = server.listen(address);
+        let tls = args.tls.settings();
+        for address in &args.listen {
+            server = tls::listen(server, address, tls.as_ref());
         }
         let stop = Stop::install()?;
         let running = serving::start(server).await?;
@@ -94,8 +98,8 @@ fn setting(text: &str) -> Result<String, String> {
     checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// An address, checked.
+/// An address, checked; its options are left to the server.
 pub(crate) fn address(text: &str) -> Result<String, String> {
-    let checked = text.parse::<switchboard::Address>();
+    let checked = text.split('?').next().unwrap_or_default().parse::<switchboard::Address>();
     checked.map(|_| text.to_owned()).map_err(|status| status.message().to_owned())
 }

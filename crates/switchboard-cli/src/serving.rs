@@ -31,7 +31,11 @@ pub(crate) async fn start(server: Server) -> Result<Running, String> {
 /// An address as callers of all wires spell it.
 pub(crate) fn url(address: &Address) -> String {
     let text = address.to_string();
-    text.strip_prefix("tcp://").map(|rest| format!("http://{rest}")).unwrap_or(text)
+    match text.split_once("://") {
+        Some(("tcp", rest)) => format!("http://{rest}"),
+        Some(("tls", rest)) => format!("https://{rest}"),
+        _ => text,
+    }
 }
 
 /// Writes to standard output, at once.
@@ -44,9 +48,10 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
     printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
-/// Ctrl-C and SIGTERM, from the moment this exists.
+/// Ctrl-C and SIGTERM, and SIGHUP, which means that certificates have changed; from the moment this exists.
 #[derive(Debug)]
 pub(crate) struct Stop {
+    hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -59,16 +64,29 @@ impl Stop {
     pub(crate) fn install() -> Result<Stop, String> {
         let install = |kind| signal(kind).map_err(|error| format!("cannot watch for Ctrl-C: {error}"));
         Ok(Stop {
+            hangup: install(SignalKind::hangup())?,
             interrupt: install(SignalKind::interrupt())?,
             terminate: install(SignalKind::terminate())?,
         })
     }
 
-    /// Waits for one of them. Cancel safe.
+    /// Waits for Ctrl-C or SIGTERM. Cancel safe.
     async fn requested(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// The same; meanwhile SIGHUP has the certificates read again.
+    async fn requested_of(&mut self, running: &Running) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                // What cannot be used was logged, and the old ones stay.
+                _ = self.hangup.recv() => { let _ = running.reload_tls(); }
+            }
         }
     }
 }
@@ -76,7 +94,7 @@ impl Stop {
 /// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends
 /// the process at once, with exit code 1.
 pub(crate) async fn until_stopped(running: Running, mut stop: Stop) {
-    stop.requested().await;
+    stop.requested_of(&running).await;
     let limit = Duration::from_millis(running.limits().get(Limit::DrainTimeout));
     let stats = running.stats();
     if stats.connections > 0 {

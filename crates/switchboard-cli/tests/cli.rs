@@ -64,6 +64,8 @@ fn mistakes_of_usage_end_with_2_and_say_what_is_expected() {
         "serve --log loud",
         "demo --onse",
         "demo --listen quic://127.0.0.1:1",
+        "serve --tls-cert cert.pem",
+        "serve --tls-client-ca ca.pem",
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));

@@ -31,6 +31,8 @@ pub enum Protocol {
     JsonRpc,
     /// The native wire.
     Native,
+    /// TLS, with one of the others inside.
+    Tls,
 }
 
 impl Protocol {
@@ -41,6 +43,7 @@ impl Protocol {
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
+            Protocol::Tls => "tls",
         }
     }
 }
@@ -57,8 +60,9 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 4] = [
+const ENTRIES: [Entry; 5] = [
     (Protocol::Native, is_native),
+    (Protocol::Tls, is_tls),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
@@ -81,6 +85,16 @@ pub fn sniff(prefix: &[u8]) -> Sniffed {
 
 fn is_native(prefix: &[u8]) -> Verdict {
     starts(prefix, &native::MAGIC)
+}
+
+/// A handshake record of any version up to 1.3, whose records say 1.0 to 1.2 like those of its predecessors.
+fn is_tls(prefix: &[u8]) -> Verdict {
+    match prefix.get(2) {
+        Some(minor) if *minor > 4 => Verdict::No,
+        Some(_) => starts(&prefix[..2], b"\x16\x03"),
+        None if prefix.len() == 2 && starts(prefix, b"\x16\x03") == Verdict::Yes => Verdict::More,
+        None => starts(prefix, b"\x16\x03"),
+    }
 }
 
 fn is_http2(prefix: &[u8]) -> Verdict {
@@ -122,8 +136,9 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 6] = [
+        let cases: [(&[u8], Protocol); 7] = [
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
+            (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
             (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
@@ -139,7 +154,9 @@ mod tests {
 
     #[test]
     fn other_first_bytes_are_unknown_at_once() {
-        for bytes in [&b"\x16\x03\x01"[..], b"hello ", b"\0", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"] {
+        for bytes in
+            [&b"\x16\x03\x05"[..], b"\x16\x04", b"hello ", b"\0", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"]
+        {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }
         assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);

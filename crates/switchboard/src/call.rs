@@ -81,10 +81,25 @@ pub(crate) struct ReplyMetadata {
 pub struct Peer {
     /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc` or `local`.
     pub wire: &'static str,
-    /// Address of the peer, for people: `tcp://[::1]:4444`, `unix:`, `memory://name`, `local`.
+    /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
+    /// `memory://name`, `local`.
     pub address: String,
     /// The same as a socket address, where there is one.
     pub socket: Option<SocketAddr>,
+    /// Who the peer has proved to be by its certificate, where TLS asks for one.
+    pub identity: Option<Arc<Identity>>,
+}
+
+/// What the verified certificate of a peer says of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// Its distinguished name as RFC 4514 writes it, the most specific part first: `CN=alice,O=example`.
+    pub subject: String,
+    /// That of the authority that signed it.
+    pub issuer: String,
+    /// Its alternative names with their kind: `dns:a.example`, `uri:spiffe://example/alice`, `email:…`, `ip:…`.
+    pub names: Vec<String>,
 }
 
 impl Call {

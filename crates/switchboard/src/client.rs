@@ -63,7 +63,8 @@ impl Channel {
     /// A channel to `url` and the wait for its first connection, at most [`connect_timeout`] long.
     ///
     /// The URL names one or several addresses and options:
-    /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`.
+    /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
+    /// `tls://a.example:8443?ca=ca.pem`.
     ///
     /// The server speaks the native wire unless `wire=grpc`, `grpc-web` or `connect` says otherwise; `http://` means
     /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), `codec=json` how protobuf

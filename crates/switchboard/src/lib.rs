@@ -23,7 +23,7 @@ pub mod server;
 pub mod service;
 pub mod stream;
 
-pub use call::{Call, Cx, Peer, Reply};
+pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,
     ServerStreamCall, UnaryCall, Upload,
@@ -34,8 +34,10 @@ pub use error::Error;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
 pub use limits::{Limit, Limits};
-pub use metrics::{MethodStats, ServerStats};
+pub use metrics::{CertificateStats, MethodStats, ServerStats, TlsStats};
 pub use net::Address;
+#[cfg(feature = "tls")]
+pub use net::tls::Tls;
 pub use runtime::{Runtime, run};
 pub use server::{Drained, Running, Server};
 pub use service::Service;

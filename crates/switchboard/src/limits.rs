@@ -95,6 +95,7 @@ limits! {
     ConnectionAge "connection_age" Milliseconds 0 0..=2_592_000_000 "time after which a connection is told to end, give or take a tenth; its calls then get drain_timeout; 0: never";
     ConnectionsMax "connections_max" Count 100_000 1..=10_000_000 "connections of one server; more are closed at once";
     DrainTimeout "drain_timeout" Milliseconds 30_000 0..=86_400_000 "time that calls get to end when the server stops";
+    HandshakeTimeout "handshake_timeout" Milliseconds 10_000 10..=600_000 "time that a peer gets for the TLS handshake";
     IdleTimeout "idle_timeout" Milliseconds 300_000 100..=86_400_000 "silence after which a connection is asked for a sign of life";
     KeepaliveTimeout "keepalive_timeout" Milliseconds 20_000 100..=86_400_000 "time that a peer gets to give a sign of life";
     MessageBytesMax "message_bytes_max" Bytes 4_194_304 1..=4_000_000_000 "largest message taken, uncompressed";
@@ -177,6 +178,11 @@ impl Limits {
 
     pub(crate) fn drain_timeout(&self) -> Duration {
         self.duration(Limit::DrainTimeout)
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn handshake_timeout(&self) -> Duration {
+        self.duration(Limit::HandshakeTimeout)
     }
 
     pub(crate) fn idle_timeout(&self) -> Duration {

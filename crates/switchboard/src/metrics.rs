@@ -21,6 +21,8 @@ pub(crate) struct Metrics {
     pub(crate) accepted: AtomicU64,
     pub(crate) unknown_protocol: AtomicU64,
     pub(crate) protocol_errors: AtomicU64,
+    /// Connections with TLS where none is taken, and without where it is required.
+    pub(crate) tls_mismatches: AtomicU64,
 }
 
 /// The cells that one worker writes; a line of its own so that workers share no cache line.
@@ -65,8 +67,42 @@ pub struct ServerStats {
     pub unknown_protocol: u64,
     /// Connections closed because their peer broke its protocol.
     pub protocol_errors: u64,
+    /// What was counted of TLS.
+    pub tls: TlsStats,
     /// By method, in the order in which services were added.
     pub methods: Vec<MethodStats>,
+}
+
+/// What a server counted of TLS, on all listeners.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TlsStats {
+    /// Handshakes that succeeded: connections that were inside TLS.
+    pub handshakes: u64,
+    /// Handshakes that failed or took too long.
+    pub failures: u64,
+    /// Connections with TLS on a port that takes none, and without on a port that requires it.
+    pub mismatches: u64,
+    /// Times that changed certificates came into use.
+    pub reloads: u64,
+    /// Changes of the files that could not be used.
+    pub reload_failures: u64,
+    /// The certificates in use.
+    pub certificates: Vec<CertificateStats>,
+}
+
+/// A certificate that a listener shows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CertificateStats {
+    /// The file that it was read from.
+    pub file: String,
+    /// Its distinguished name, `CN=a.example`.
+    pub subject: String,
+    /// Its alternative names with their kind: `dns:a.example`, `ip:10.0.0.1`.
+    pub names: Vec<String>,
+    /// Time until it expires; negative when it has.
+    pub expires_in_seconds: i64,
 }
 
 impl Metrics {
@@ -86,6 +122,7 @@ impl Metrics {
             accepted: AtomicU64::new(0),
             unknown_protocol: AtomicU64::new(0),
             protocol_errors: AtomicU64::new(0),
+            tls_mismatches: AtomicU64::new(0),
         }
     }
 

@@ -1,15 +1,20 @@
 //! A server: services behind listeners, every caller on each of them.
 
 mod accept;
+mod listening;
+mod mismatch;
 
+#[cfg(feature = "tls")]
+use crate::net::tls::{Acceptor, Tls};
 use crate::{
     Error, Limit, Limits, Service,
     driver::{Erased, ErasedService, Wakes},
     limits::Source,
-    metrics::{Metrics, ServerStats},
+    metrics::{Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
     runtime,
 };
+use listening::Listening;
 use std::{
     collections::HashMap,
     future::Future,
@@ -32,7 +37,7 @@ use tokio::sync::watch;
 #[must_use = "a server does nothing until `serve` or `start`"]
 pub struct Server {
     services: Vec<Arc<dyn ErasedService>>,
-    listeners: Vec<(String, Vec<(Limit, u64)>)>,
+    listeners: Vec<Listening>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
     websocket_origins: Vec<String>,
@@ -73,14 +78,26 @@ impl Server {
         self
     }
 
-    /// Listens at `address`: `tcp://0.0.0.0:8080`, `tcp://[::]:0`, `unix:/run/app.sock`, `memory://name`.
+    /// Listens at `address`: `tcp://0.0.0.0:8080`, `tcp://[::]:0`, `unix:/run/app.sock`, `memory://name`,
+    /// `tls://0.0.0.0:8443?cert=cert.pem&key=key.pem`.
+    ///
+    /// Options of the listener may follow a `?`, separated by `&`: limits by name, and for TLS `cert=FILE`,
+    /// `key=FILE`, `client_ca=FILE`, `client=required|optional` and `tls=only|optional`, where `optional` serves
+    /// connections without TLS too. What they mean is told at [`Tls`].
     pub fn listen(self, address: impl Into<String>) -> Server {
         self.listen_with(address, [])
     }
 
     /// Listens at `address` with limits of its own.
     pub fn listen_with(mut self, address: impl Into<String>, limits: impl Into<Vec<(Limit, u64)>>) -> Server {
-        self.listeners.push((address.into(), limits.into()));
+        self.listeners.push(Listening::new(address.into(), limits.into()));
+        self
+    }
+
+    /// Listens at `address`, `tcp://HOST:PORT` or `tls://HOST:PORT`, with TLS.
+    #[cfg(feature = "tls")]
+    pub fn listen_tls(mut self, address: impl Into<String>, tls: Tls) -> Server {
+        self.listeners.push(Listening::new(address.into(), Vec::new()).tls(tls));
         self
     }
 
@@ -186,6 +203,8 @@ impl Server {
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let table = Arc::new(table);
+        let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared {
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
             table,
@@ -206,28 +225,32 @@ impl Server {
             cors: self.cors.map(Arc::new),
         });
         let mut bound = Vec::new();
-        for (text, own) in self.listeners {
-            let address: Address =
-                text.parse().map_err(|status: crate::Status| Error::config(status.message()))?;
-            let mut limits = shared.limits.clone();
-            for (limit, value) in own {
-                limits.set(limit, value, Source::Listener)?;
-            }
-            let listener = Listener::bind(&address).await;
-            let listener =
-                listener.map_err(|error| Error::bind(format!("listen on {address}: {error}"), error))?;
-            let address = listener
-                .address()
-                .map_err(|error| Error::bind(format!("listen on {address}: {error}"), error))?;
-            bound.push((listener, address, limits));
+        for resolved in listeners {
+            let failed = |error| Error::bind(format!("listen on {}: {error}", resolved.address), error);
+            let listener = Listener::bind(&resolved.address).await.map_err(failed)?;
+            let address = resolved.public(listener.address().map_err(failed)?);
+            bound.push((listener, address, resolved));
         }
         let (stop, stopped) = watch::channel(());
         let mut addresses = Vec::new();
-        for (listener, address, limits) in bound {
+        #[cfg(feature = "tls")]
+        let mut acceptors = Vec::new();
+        for (listener, address, resolved) in bound {
             addresses.push(address);
-            tokio::spawn(accept::run(listener, shared.clone(), limits, stopped.clone()));
+            #[cfg(feature = "tls")]
+            if let Some(acceptor) = &resolved.acceptor {
+                tokio::spawn(acceptor.clone().keep_fresh(stopped.clone()));
+                acceptors.push(acceptor.clone());
+            }
+            tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
         }
-        Ok(Running { shared, addresses, stop: Some(stop) })
+        Ok(Running {
+            shared,
+            addresses,
+            #[cfg(feature = "tls")]
+            acceptors,
+            stop: Some(stop),
+        })
     }
 }
 
@@ -236,6 +259,8 @@ impl Server {
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
+    #[cfg(feature = "tls")]
+    acceptors: Vec<Arc<Acceptor>>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
 }
@@ -273,8 +298,28 @@ impl Running {
             calls_in_flight: self.shared.parked.load(Ordering::Relaxed) as u64,
             unknown_protocol: metrics.unknown_protocol.load(Ordering::Relaxed),
             protocol_errors: metrics.protocol_errors.load(Ordering::Relaxed),
+            tls: self.tls_stats(),
             methods: metrics.methods(),
         }
+    }
+
+    /// Reads the certificates of every listener again, if their files have changed. Listeners whose files cannot be
+    /// used go on with what they have. Connections that are open are not touched.
+    ///
+    /// # Errors
+    /// The first file that cannot be used, and why.
+    #[cfg(feature = "tls")]
+    pub fn reload_tls(&self) -> Result<(), Error> {
+        let outcomes: Vec<_> = self.acceptors.iter().map(|acceptor| acceptor.reload()).collect();
+        outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
+    }
+
+    fn tls_stats(&self) -> TlsStats {
+        let mismatches = self.shared.metrics.tls_mismatches.load(Ordering::Relaxed);
+        let stats = TlsStats { mismatches, ..TlsStats::default() };
+        #[cfg(feature = "tls")]
+        let stats = self.acceptors.iter().fold(stats, |stats, acceptor| acceptor.count(stats));
+        stats
     }
 
     /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.

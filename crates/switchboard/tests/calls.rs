@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::*;
 use switchboard::{Channel, Code, Origin, Result};
 
-/// Runs `$test` on TCP (both families), Unix, memory, WebSocket and the direct path.
+/// Runs `$test` on TCP (both families), TLS, Unix, memory, WebSocket and the direct path.
 macro_rules! on_every_transport {
     ($($name:ident)*) => {
         $(
@@ -44,6 +44,22 @@ macro_rules! on_every_transport {
                 async fn websocket() {
                     let (_running, channel, _) = served_over_websocket().await;
                     super::super::$name(&channel).await.expect("test");
+                }
+
+                #[cfg(feature = "tls")]
+                #[tokio::test]
+                async fn tls() {
+                    let (_running, channel, _authority) = served_tls().await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
+                #[cfg(feature = "tls")]
+                #[test]
+                fn tls_pinned_workers() {
+                    switchboard::Runtime::new().workers(2).run(async {
+                        let (_running, channel, _authority) = served_tls().await;
+                        super::super::$name(&channel).await.expect("test");
+                    });
                 }
 
                 #[tokio::test]

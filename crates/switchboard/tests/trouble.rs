@@ -30,7 +30,7 @@ async fn until_closed(running: &Running) {
 #[tokio::test]
 async fn garbage_is_closed_and_counted() {
     let (running, _) = start(&[]).await;
-    for bytes in [&b"hello, is this a server?"[..], b"\x16\x03\x01\x02\x00", &[0; 64], b"\xF5SWX0000"] {
+    for bytes in [&b"hello, is this a server?"[..], b"\x16\x03\x05\x02\x00", &[0; 64], b"\xF5SWX0000"] {
         let mut raw = Raw::silent(&running).await;
         raw.send(bytes).await;
         assert_eq!(raw.next().await, None);

@@ -15,6 +15,7 @@ use crate::{
     serve::address,
     services,
     serving::{self, Stop, print},
+    tls::{self, TlsArgs},
 };
 use clap::Args;
 use switchboard::{Address, Running, Runtime};
@@ -26,6 +27,8 @@ pub(crate) struct DemoArgs {
     /// Listen at HOST:PORT; port 0 takes a free one [default: 127.0.0.1:8080, with --once 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// End after the table, with exit code 0 if every answer is right and 1 otherwise.
     #[arg(long)]
     once: bool,
@@ -47,7 +50,12 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let default = if args.once { "127.0.0.1:0" } else { "127.0.0.1:8080" };
         let listen = args.listen.as_deref().unwrap_or(default);
         let stop = Stop::install()?;
-        let server = services::server().listen(listen).listen(MEMORY);
+        let tls = args.tls.settings();
+        let mut server = tls::listen(services::server(), listen, tls.as_ref()).listen(MEMORY);
+        if tls.is_some() {
+            // The tour's own, which has no certificate to show and no root to trust.
+            server = server.listen("127.0.0.1:0");
+        }
         let running = serving::start(server).await?;
         let address = dialable(&running)?;
         if !args.json {
@@ -73,9 +81,14 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
     })
 }
 
-/// `HOST:PORT` of the server; callers on this machine reach a wildcard address on the loopback interface.
+/// `HOST:PORT` where the server takes plaintext; callers on this machine reach a wildcard address on the loopback
+/// interface.
 fn dialable(running: &Running) -> Result<String, String> {
-    let Address::Tcp(host, port) = &running.addresses()[0] else {
+    let plain = running.addresses().iter().find_map(|address| match address {
+        Address::Tcp(host, port) => Some((host, port)),
+        _ => None,
+    });
+    let Some((host, port)) = plain else {
         return Err("the demo needs HOST:PORT to listen at: foreign clients dial it".to_owned());
     };
     Ok(match host.as_str() {

@@ -209,8 +209,13 @@ impl Framer {
         let rest = input.rest();
         let known = rest.len().min(MAGIC.len());
         if rest[..known] != MAGIC[..known] {
+            let hint = match rest {
+                [0x15 | 0x16, 3, ..] => ", but TLS: call it with tls://",
+                [b'H', b'T', b'T', b'P', ..] => ", but HTTP",
+                _ => "",
+            };
             return Err(Fatal(format!(
-                "the first bytes are {:02x?}, not the native preface",
+                "the first bytes are {:02x?}, not the native preface{hint}",
                 &rest[..known]
             )));
         }

@@ -621,7 +621,12 @@ impl Task {
         }
         let read = std::task::ready!(pin!(self.io.read_buf(&mut self.input)).poll(cx));
         match read {
-            Ok(0) => return Poll::Ready(Some(self.lost("the server closed it"))),
+            Ok(0) => {
+                // What the server said before may tell why.
+                let said = self.connection.lock().closed.as_ref().map(|said| format!(": {}", said.message()));
+                let why = format!("the server closed it{}", said.unwrap_or_default());
+                return Poll::Ready(Some(self.lost(&why)));
+            }
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
@@ -714,7 +719,7 @@ impl Future for Task {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
         this.turn(cx).map(|end| {
-            // A WebSocket says that it ends; nobody waits for the answer.
+            // TLS and WebSockets say that they end. One try: nobody waits for the answer.
             let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
             if this.heard { Ended::Heard } else { Ended::Unheard(end) }

@@ -17,7 +17,7 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(service: impl Service) -> Local {
-        let peer = Arc::new(Peer { wire: "local", address: "local".into(), socket: None });
+        let peer = Arc::new(Peer { wire: "local", address: "local".into(), socket: None, identity: None });
         Local { service: Arc::new(Erased(Arc::new(service))), peer }
     }
 

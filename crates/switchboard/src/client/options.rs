@@ -3,7 +3,16 @@
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
 use super::{Channel, Way, address_list, pool::Pool};
-use crate::{Limit, Limits, Result, Status, limits::Source, net::Address, runtime};
+#[cfg(feature = "tls")]
+use crate::net::tls::{Connector, TlsOptions};
+use crate::{
+    Limit, Limits, Result, Status,
+    limits::Source,
+    net::{Address, Secret},
+    runtime,
+};
+#[cfg(feature = "tls")]
+use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{sync::Arc, time::Duration};
@@ -14,6 +23,8 @@ use std::{sync::Arc, time::Duration};
 pub struct ChannelBuilder {
     url: String,
     options: Options,
+    #[cfg(feature = "tls")]
+    tls: TlsOptions,
     mistake: Option<Status>,
 }
 
@@ -27,6 +38,20 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
+    /// For addresses inside TLS.
+    pub(super) secret: Option<Secret>,
+}
+
+#[cfg(feature = "tls")]
+impl Options {
+    /// What is asked for inside TLS.
+    fn alpn(&self) -> &'static [u8] {
+        #[cfg(feature = "http")]
+        if self.http.dialect.is_some() {
+            return self.http.alpn();
+        }
+        crate::net::tls::ALPN_NATIVE
+    }
 }
 
 impl ChannelBuilder {
@@ -42,7 +67,10 @@ impl ChannelBuilder {
                 limits: Limits::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
+                secret: None,
             },
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::default(),
             mistake: None,
         }
     }
@@ -84,6 +112,31 @@ impl ChannelBuilder {
         self
     }
 
+    /// Trusts only servers whose certificates one of those in this PEM file issued; by default those of the roots that
+    /// this machine trusts. This file and those of [`identity`](Self::identity) are looked at again before each
+    /// new connection.
+    #[cfg(feature = "tls")]
+    pub fn ca(mut self, roots: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.ca = Some(roots.as_ref().into());
+        self
+    }
+
+    /// Shows this certificate to servers that ask for one; PEM files.
+    #[cfg(feature = "tls")]
+    pub fn identity(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> ChannelBuilder {
+        self.tls.certificate = Some(certificate.as_ref().into());
+        self.tls.key = Some(key.as_ref().into());
+        self
+    }
+
+    /// The name that the servers' certificate must have, and that the servers are asked for (SNI); by default the
+    /// host of each address.
+    #[cfg(feature = "tls")]
+    pub fn server_name(mut self, name: impl Into<String>) -> ChannelBuilder {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
     /// Sets a limit, in its [unit](Limit::unit).
     pub fn limit(mut self, limit: Limit, value: u64) -> ChannelBuilder {
         if let Err(error) = self.options.limits.set(limit, value, Source::Channel) {
@@ -95,8 +148,8 @@ impl ChannelBuilder {
     /// The channel, once it has a connection.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers within
-    /// [`connect_timeout`](Self::connect_timeout).
+    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used, `Unavailable` when no address answers
+    /// within [`connect_timeout`](Self::connect_timeout) or the handshake of TLS fails.
     pub async fn connect(self) -> Result<Channel> {
         let channel = self.lazy()?;
         match &*channel.0 {
@@ -111,7 +164,7 @@ impl ChannelBuilder {
     /// The channel; its first call connects.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wrong URL.
+    /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used.
     pub fn lazy(mut self) -> Result<Channel> {
         let url = self.url.clone();
         let (addresses, options) = address_list::split(&url)?;
@@ -126,6 +179,13 @@ impl ChannelBuilder {
             return Err(mistake);
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        #[cfg(feature = "tls")]
+        if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
+            self.options.secret = Some(Arc::new(Connector::new(self.tls, &[self.options.alpn()])?));
+        } else if self.tls != TlsOptions::default() {
+            let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
+            return Err(Status::invalid_argument(text));
+        }
         #[cfg(feature = "http")]
         {
             self.options.http.check()?;
@@ -156,6 +216,14 @@ impl ChannelBuilder {
                     _ => self.options.keepalive = span,
                 }
             }
+            #[cfg(feature = "tls")]
+            "ca" => self.tls.ca = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "cert" => self.tls.certificate = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "key" => self.tls.key = Some(value.into()),
+            #[cfg(feature = "tls")]
+            "server_name" => self.tls.server_name = Some(value.into()),
             #[cfg(feature = "http")]
             "codec" | "compression" | "get" | "http" | "wire" => {
                 self.options.http.set(name, value).map_err(wrong)?;

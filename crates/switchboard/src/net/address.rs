@@ -4,7 +4,8 @@ use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
-/// `memory://name`; for clients `ws://127.0.0.1:8080/path` too. `http://` and a bare `host:port` mean TCP.
+/// `memory://name`, `tls://host:8443`; for clients `ws://127.0.0.1:8080/path` too. `http://` and a bare `host:port` mean
+/// TCP, `https://` means TLS.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Address {
@@ -12,6 +13,8 @@ pub enum Address {
     Memory(String),
     /// Host name or IP address, and port.
     Tcp(String, u16),
+    /// The same, inside TLS.
+    Tls(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
     /// A WebSocket: host name or IP address, port, and path. Servers take WebSockets on their TCP addresses.
@@ -24,7 +27,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, Status> {
         let wrong = |why: &str| {
             Status::invalid_argument(format!(
-                "{text:?} is no address: {why}; expected tcp://HOST:PORT, unix:/PATH or memory://NAME"
+                "{text:?} is no address: {why}; expected tcp://HOST:PORT, tls://HOST:PORT, unix:/PATH or memory://NAME"
             ))
         };
         if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
@@ -52,7 +55,9 @@ impl FromStr for Address {
                 _ => Err(wrong("host and port are missing behind ws://")),
             };
         }
-        let rest = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+        let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("https://"));
+        let plain = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
+        let rest = secret.or(plain).unwrap_or(text);
         if rest.contains("://") {
             return Err(wrong("the scheme is not known"));
         }
@@ -63,6 +68,7 @@ impl FromStr for Address {
         match bare.unwrap_or(host) {
             "" => Err(wrong("the host is missing")),
             host if bare.is_none() && host.contains(':') => Err(wrong("an IPv6 address goes in brackets")),
+            host if secret.is_some() => Ok(Address::Tls(host.to_owned(), port)),
             host => Ok(Address::Tcp(host.to_owned(), port)),
         }
     }
@@ -72,8 +78,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Memory(name) => write!(f, "memory://{name}"),
-            Address::Tcp(host, port) if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
-            Address::Tcp(host, port) => write!(f, "tcp://{host}:{port}"),
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
+                let scheme = if matches!(self, Address::Tls(..)) { "tls" } else { "tcp" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}")
+            }
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::WebSocket(host, port, path) if host.contains(':') => {
                 write!(f, "ws://[{host}]:{port}{path}")
@@ -93,6 +102,8 @@ mod tests {
             "tcp://127.0.0.1:80",
             "tcp://[::1]:0",
             "tcp://localhost:65535",
+            "tls://[::1]:8443",
+            "tls://a.example:1",
             "unix:/run/a.sock",
             "memory://a",
             "ws://localhost:80/a/b",
@@ -103,6 +114,7 @@ mod tests {
         assert_eq!("localhost:1".parse::<Address>().unwrap().to_string(), "tcp://localhost:1");
         assert_eq!("ws://a:1".parse::<Address>().unwrap().to_string(), "ws://a:1/");
         assert_eq!("http://a:1/".parse::<Address>().unwrap().to_string(), "tcp://a:1");
+        assert_eq!("https://a:1/".parse::<Address>().unwrap().to_string(), "tls://a:1");
     }
 
     #[test]

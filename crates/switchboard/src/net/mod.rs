@@ -4,11 +4,13 @@ mod address;
 mod buffer;
 pub(crate) mod memory;
 mod stream;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 mod websocket;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
-pub(crate) use stream::{Io, Listener, Pipe, dial};
+pub(crate) use stream::{Io, Listener, Pipe, Secret, dial};
 #[cfg(feature = "http")]
 pub(crate) use websocket::PROTOCOL as WEBSOCKET_PROTOCOL;
 pub(crate) use websocket::WebSocketIo;

@@ -46,7 +46,8 @@ impl Listener {
     pub(crate) async fn bind(address: &Address) -> io::Result<Listener> {
         match address {
             Address::Memory(name) => memory::Listener::bind(name).map(Listener::Memory),
-            Address::Tcp(host, port) => {
+            // The socket is the same; what speaks TLS on it is the acceptor's.
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
                 let mut last = None;
                 for address in lookup_host((host.as_str(), *port)).await? {
                     match bind_tcp(address) {
@@ -122,11 +123,18 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Opens a pipe within `limit`.
+/// What a channel needs to put TLS on its pipes.
+#[cfg(feature = "tls")]
+pub(crate) type Secret = std::sync::Arc<super::tls::Connector>;
+/// Nothing: this build has no TLS.
+#[cfg(not(feature = "tls"))]
+pub(crate) type Secret = std::convert::Infallible;
+
+/// Opens a pipe within `limit`, the handshake of TLS included.
 ///
 /// # Errors
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
-pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn Io>> {
+pub(crate) async fn dial(address: &Address, secret: Option<&Secret>, limit: Duration) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
         Status::unavailable(format!("connect to {address}: {why}"))
             .with_origin(crate::Origin::Path)
@@ -135,11 +143,15 @@ pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn I
     let dialled = async {
         Ok::<Box<dyn Io>, io::Error>(match address {
             Address::Memory(name) => Box::new(memory::dial(name).await?),
-            Address::Tcp(host, port) => {
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
                 // Every address of the host in turn; the whole has one time limit.
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
-                Box::new(of_another(stream)?)
+                let stream = of_another(stream)?;
+                match address {
+                    Address::Tls(..) => secure(Box::new(stream), host, secret).await?,
+                    _ => Box::new(stream),
+                }
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
             Address::WebSocket(host, port, path) => {
@@ -158,6 +170,20 @@ pub(crate) async fn dial(address: &Address, limit: Duration) -> Result<Box<dyn I
         Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
         Err(_) => Err(failed(format!("no answer within {limit:?} (connect_timeout)"))),
     }
+}
+
+#[cfg(feature = "tls")]
+async fn secure(io: Box<dyn Io>, host: &str, secret: Option<&Secret>) -> io::Result<Box<dyn Io>> {
+    match secret {
+        Some(connector) => connector.connect(io, host).await,
+        None => Err(io::Error::new(io::ErrorKind::Unsupported, "no settings for TLS")),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+async fn secure(_io: Box<dyn Io>, _host: &str, _secret: Option<&Secret>) -> io::Result<Box<dyn Io>> {
+    let text = "this program was built without TLS (feature `tls` of the crate `switchboard`)";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 /// Refuses a stream that goes from its own port to its own port. While nobody listens on a port of this machine the

@@ -1,6 +1,8 @@
 //! Accepting, sniffing and handing over connections.
 
-use super::{Open, Shared};
+use super::{Open, Shared, listening::Resolved, mismatch};
+#[cfg(feature = "tls")]
+use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer,
     driver::{Accepted, Connection, Wakes},
@@ -22,10 +24,17 @@ use switchboard_wire::{
     jsonrpc, native,
     sniff::{self, Protocol, Sniffed},
 };
-use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+    time::timeout,
+};
 
 /// After a failed accept, usually for want of file descriptors: time for some to be closed.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a peer that stopped reading may keep the end of its connection from being written.
+const CLOSE: Duration = Duration::from_secs(1);
 
 /// What a connection may hold before its protocol is known.
 const FIRST_BYTES: usize = 512;
@@ -36,10 +45,10 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub(super) async fn run(
     mut listener: Listener,
     shared: Arc<Shared>,
-    limits: Limits,
+    resolved: Resolved,
     mut stopped: watch::Receiver<()>,
 ) {
-    let limits = Arc::new(limits);
+    let resolved = Arc::new(resolved);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -47,8 +56,8 @@ pub(super) async fn run(
         };
         match accepted {
             Ok((pipe, address, socket)) => {
-                let peer = Peer { wire: "", address, socket };
-                accept(pipe, peer, &shared, &limits);
+                let peer = Peer { wire: "", address, socket, identity: None };
+                accept(pipe, peer, &shared, &resolved);
             }
             Err(error) => {
                 tracing::warn!("accept: {error}; trying again");
@@ -58,7 +67,7 @@ pub(super) async fn run(
     }
 }
 
-fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, limits: &Arc<Limits>) {
+fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
     let wakes = Arc::new(Wakes::default());
     let key = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -70,10 +79,10 @@ fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, limits: &Arc<Limits>) {
         }
         open.insert(key, Open { wakes: wakes.clone(), cut: None });
     }
-    let (listed, limits) = (Listed { key, shared: shared.clone() }, limits.clone());
+    let (listed, resolved) = (Listed { key, shared: shared.clone() }, resolved.clone());
     let cut = runtime::deal(move |shard| async move {
         match pipe.adopt() {
-            Ok(io) => serve(io, peer, listed.shared.clone(), limits, wakes, shard).await,
+            Ok(io) => serve(io, peer, listed.shared.clone(), &resolved, wakes, shard).await,
             Err(error) => tracing::warn!(peer = %peer.address, "closed: {error}"),
         }
         drop(listed);
@@ -97,40 +106,36 @@ impl Drop for Listed {
     }
 }
 
+/// A connection whose protocol is known.
+struct Begun {
+    protocol: Protocol,
+    io: Box<dyn Io>,
+    /// What was read to find out.
+    first: BytesMut,
+    peer: Peer,
+}
+
 /// Finds out which protocol the peer speaks and runs it to the end.
 async fn serve(
-    mut io: Box<dyn Io>,
-    mut peer: Peer,
+    io: Box<dyn Io>,
+    peer: Peer,
     shared: Arc<Shared>,
-    limits: Arc<Limits>,
+    resolved: &Resolved,
     wakes: Arc<Wakes>,
     shard: usize,
 ) {
-    let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let peeked = until_drained(peek(&mut io, &mut first), &shared, &wakes);
-    let protocol = match timeout(limits.sniff_timeout(), peeked).await {
-        Ok(Some(protocol)) => protocol,
-        Ok(None) => {
-            if !first.is_empty() {
-                shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
-                let bytes = &first[..first.len().min(4)];
-                tracing::debug!(peer = %peer.address, "closed: the first bytes {bytes:02x?} are of no protocol known here");
-            }
-            return;
-        }
-        Err(_) => {
-            shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(peer = %peer.address, "closed: no protocol shown within {:?} (sniff_timeout)", limits.sniff_timeout());
-            return;
-        }
-    };
-    match protocol {
+    // Boxed, like every arm but that of the native wire, or its idle connections would have room for them all.
+    let Some(begun) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
+    match begun.protocol {
         Protocol::Native => {
+            let mut peer = begun.peer;
             peer.wire = "native";
-            let wire = native::Server::new(limits.wire(), shared.table.clone());
-            let (age, grace) = (limits.connection_age(), limits.drain_timeout());
+            let settings = resolved.limits.clone();
+            let wire = native::Server::new(settings.wire(), shared.table.clone());
+            let (age, grace) = (settings.connection_age(), settings.drain_timeout());
             let retire = wakes.clone();
-            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
+            let (io, input) = (begun.io, begun.first);
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             let connection = Connection::new(accepted, wire);
             match age {
                 None => connection.await,
@@ -139,17 +144,21 @@ async fn serve(
             }
         }
         Protocol::JsonRpc => {
+            let settings = resolved.limits.clone();
+            let Begun { io, first: input, mut peer, .. } = begun;
             peer.wire = "jsonrpc";
-            let wire = jsonrpc::Server::lines(limits.wire(), shared.table.clone());
-            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
+            let wire = jsonrpc::Server::lines(settings.wire(), shared.table.clone());
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(Connection::new(accepted, wire)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
-            let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
-            // Boxed, or every native connection would have room for one of HTTP.
+            let settings = resolved.limits.clone();
+            let Begun { io, first: input, peer, .. } = begun;
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(crate::http::serve(accepted)).await;
         }
+        Protocol::Tls => Box::pin(mismatch::tls(begun.io, &begun.peer, &shared)).await,
         _ => {}
     }
 }
@@ -164,16 +173,140 @@ async fn until_old(connection: impl Future<Output = ()>, age: Duration, grace: D
     }
 }
 
-/// Waits for the first bytes of a peer, but not once the server drains: a peer that has not begun is not waited for.
-async fn until_drained(
-    peek: impl Future<Output = Option<Protocol>>,
+/// Reads as far as the protocol, through TLS if need be; none when the connection is over.
+async fn begin(
+    mut io: Box<dyn Io>,
+    peer: Peer,
     shared: &Shared,
+    resolved: &Resolved,
+    wakes: &Wakes,
+) -> Option<Begun> {
+    let limits = &resolved.limits;
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await?;
+    #[cfg(feature = "tls")]
+    if let Some(acceptor) = &resolved.acceptor {
+        if protocol == Protocol::Tls {
+            // Boxed, or every connection would have room for a handshake.
+            return Box::pin(inside(acceptor, io, first, peer, shared, limits, wakes)).await;
+        }
+        if acceptor.plaintext() == Plaintext::Refused {
+            mismatch::plaintext(io, protocol, &peer, shared, limits).await;
+            return None;
+        }
+    }
+    Some(Begun { protocol, io, first, peer })
+}
+
+/// Runs the handshake, and reads as far as the protocol inside.
+#[cfg(feature = "tls")]
+async fn inside(
+    acceptor: &Acceptor,
+    io: Box<dyn Io>,
+    first: BytesMut,
+    mut peer: Peer,
+    shared: &Shared,
+    limits: &Limits,
+    wakes: &Wakes,
+) -> Option<Begun> {
+    peer.address = peer.address.replacen("tcp://", "tls://", 1);
+    let tls::Accepted { mut io, protocol: agreed, identity } =
+        handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
+    peer.identity = identity;
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
+    let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {
+        // What was agreed on is not what came; or nothing came.
+        close(&mut io).await;
+        return None;
+    };
+    Some(Begun { protocol, io, first, peer })
+}
+
+/// Ends a pipe in good order, as far as the peer takes part.
+async fn close(io: &mut Box<dyn Io>) {
+    // A peer that is gone needs no end.
+    let _ = timeout(CLOSE, io.shutdown()).await;
+}
+
+/// Waits for the first bytes and says whose they are; none when the connection is to be closed.
+async fn first_bytes(
+    io: &mut Box<dyn Io>,
+    first: &mut BytesMut,
+    peer: &Peer,
+    shared: &Shared,
+    limits: &Limits,
     wakes: &Wakes,
 ) -> Option<Protocol> {
-    let mut peek = pin!(peek);
+    let peeked = until_drained(peek(io, first), shared, wakes);
+    let unknown = || shared.metrics.unknown_protocol.fetch_add(1, Ordering::Relaxed);
+    match timeout(limits.sniff_timeout(), peeked).await {
+        Ok(Some(protocol)) => return Some(protocol),
+        Ok(None) => {
+            if !first.is_empty() {
+                unknown();
+                let bytes = &first[..first.len().min(4)];
+                tracing::debug!(peer = %peer.address, "closed: the first bytes {bytes:02x?} are of no protocol known here");
+            }
+        }
+        Err(_) => {
+            unknown();
+            tracing::debug!(peer = %peer.address, "closed: no protocol shown within {:?} (sniff_timeout)", limits.sniff_timeout());
+        }
+    }
+    None
+}
+
+/// Runs the handshake; none when the connection is over.
+#[cfg(feature = "tls")]
+async fn handshake(
+    acceptor: &Acceptor,
+    io: Box<dyn Io>,
+    first: BytesMut,
+    peer: &Peer,
+    shared: &Shared,
+    limits: &Limits,
+    wakes: &Wakes,
+) -> Option<tls::Accepted> {
+    let accepted = until_drained(async { Some(acceptor.accept(io, first).await) }, shared, wakes);
+    match timeout(limits.handshake_timeout(), accepted).await {
+        Ok(accepted) => match accepted? {
+            Ok(accepted) => return Some(accepted),
+            Err(refused) => {
+                tracing::debug!(peer = %peer.address, "closed: {}", refused.why);
+                mismatch::say(refused.io, &[]).await;
+            }
+        },
+        Err(_) => {
+            acceptor.gave_up();
+            let limit = limits.handshake_timeout();
+            tracing::debug!(peer = %peer.address, "closed: TLS handshake not done within {limit:?} (handshake_timeout)");
+        }
+    }
+    None
+}
+
+/// Whether a protocol is the one that ALPN chose. TLS goes into no other TLS.
+#[cfg(feature = "tls")]
+fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
+    match chosen {
+        Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
+        Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
+        Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,
+        _ => protocol != Protocol::Tls,
+    }
+}
+
+/// Waits for the first bytes of a peer, but not once the server drains: a peer that has not begun is not waited for.
+async fn until_drained<T>(
+    begin: impl Future<Output = Option<T>>,
+    shared: &Shared,
+    wakes: &Wakes,
+) -> Option<T> {
+    let mut begin = pin!(begin);
     poll_fn(|cx| {
         wakes.take(cx.waker(), &mut Vec::new());
-        match peek.as_mut().poll(cx) {
+        match begin.as_mut().poll(cx) {
             Poll::Pending if shared.draining.load(Ordering::Relaxed) => Poll::Ready(None),
             polled => polled,
         }

@@ -1,6 +1,7 @@
 //! A service written by hand, as generated code would write it, and a client for it.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod certificates;
 pub mod raw;
 
 use std::{
@@ -303,4 +304,15 @@ pub async fn served_over_websocket() -> (switchboard::Running, Channel, Arc<Seen
     let url = running.url().replace("tcp://", "ws://") + "/some/path";
     let channel = Channel::connect(&url).await.expect("connect");
     (running, channel, seen)
+}
+
+/// The same inside TLS, with an authority of its own.
+#[cfg(feature = "tls")]
+pub async fn served_tls() -> (switchboard::Running, Channel, certificates::Authority) {
+    let authority = certificates::Authority::new("test authority");
+    let tls = authority.issue("127.0.0.1").tls();
+    let server = switchboard::Server::new().add(Probe::default()).listen_tls("tcp://127.0.0.1:0", tls);
+    let running = server.start().await.expect("start");
+    let channel = Channel::builder(&running.url()).ca(authority.ca()).connect().await.expect("connect");
+    (running, channel, authority)
 }

@@ -44,6 +44,7 @@ const READ_BUFFER: usize = 64 << 10;
 
 pub(super) struct Http1 {
     address: Address,
+    secret: Option<net::Secret>,
     host: HeaderValue,
     connect_timeout: Duration,
     head_bytes_max: usize,
@@ -100,6 +101,7 @@ impl Http1 {
             .map_err(|error| Status::invalid_argument(format!("{address} is no host of HTTP: {error}")))?;
         let link = Http1 {
             address: address.clone(),
+            secret: options.secret.clone(),
             host,
             connect_timeout: options.connect_timeout,
             head_bytes_max,
@@ -155,7 +157,7 @@ impl Http1 {
 
     async fn dial(&self, common: &Common) -> Result<SendRequest<Upload>> {
         let dialled = async {
-            let io = net::dial(&self.address, self.connect_timeout).await?;
+            let io = net::dial(&self.address, self.secret.as_ref(), self.connect_timeout).await?;
             handshake(io, Heard::new(), self.head_bytes_max).await
         };
         // The next call goes through the pool, with its pauses.

@@ -154,6 +154,10 @@ impl pool::Link for Link {
         _way: Weak<Way>,
     ) -> Result<(Arc<Link>, Self::Task)> {
         let authority = authority(address)?;
+        let scheme = match address {
+            Address::Tls(..) => uri::Scheme::HTTPS,
+            _ => uri::Scheme::HTTP,
+        };
         let version = options.http.version();
         let common = Common {
             peer: address.to_string(),
@@ -161,7 +165,7 @@ impl pool::Link for Link {
             calls: AtomicUsize::new(0),
             calls_max: options.limits.get(Limit::CallsMax) as usize,
             ended: OnceLock::new(),
-            origin: (version == Version::Http2).then(|| (uri::Scheme::HTTP, authority.clone())),
+            origin: (version == Version::Http2).then(|| (scheme, authority.clone())),
             uris: Mutex::default(),
         };
         Ok(match version {
@@ -203,8 +207,10 @@ impl Link {
 /// What the requests say they are for.
 fn authority(address: &Address) -> Result<uri::Authority> {
     let text = match address {
-        Address::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-        Address::Tcp(host, port) => format!("{host}:{port}"),
+        Address::Tcp(host, port) | Address::Tls(host, port) if host.contains(':') => {
+            format!("[{host}]:{port}")
+        }
+        Address::Tcp(host, port) | Address::Tls(host, port) => format!("{host}:{port}"),
         // Neither a path nor a name in this process is a host of HTTP.
         _ => "localhost".to_owned(),
     };

@@ -1,6 +1,8 @@
 //! The options of a channel on HTTP, and what its calls have in common.
 
 use super::{compression::Compression, http2::Calm};
+#[cfg(feature = "tls")]
+use crate::net::tls;
 use crate::{Codec, Limit, Limits, Result, Status, http::convert::MetadataLimits};
 
 /// What is written to call a method.
@@ -86,6 +88,15 @@ impl Settings {
 
     pub(super) fn version(&self) -> Version {
         self.version.unwrap_or(Version::Http2)
+    }
+
+    /// What is asked for inside TLS.
+    #[cfg(feature = "tls")]
+    pub(in crate::client) fn alpn(&self) -> &'static [u8] {
+        match self.version() {
+            Version::Http1 => tls::ALPN_HTTP1,
+            Version::Http2 => tls::ALPN_HTTP2,
+        }
     }
 
     /// How messages are written where generated code would write them as `preferred`.

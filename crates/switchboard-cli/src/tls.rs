@@ -1,0 +1,41 @@
+//! The flags of TLS, the same for every command that listens.
+
+use clap::Args;
+use std::path::PathBuf;
+use switchboard::{Address, Server, Tls};
+
+/// Where the certificates are.
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// Take TLS on every TCP address, with the certificate chain in this PEM file. A file that changes is read again.
+    /// An address may have its own instead: tcp://HOST:PORT?cert=FILE&key=FILE.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Require of every client a certificate that one of those in this PEM file issued.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// None without the flags.
+    pub(crate) fn settings(&self) -> Option<Tls> {
+        let tls = Tls::files(self.tls_cert.as_ref()?, self.tls_key.as_ref()?);
+        Some(match &self.tls_client_ca {
+            Some(roots) => tls.client_roots(roots),
+            None => tls,
+        })
+    }
+}
+
+/// Adds a listener: with TLS on TCP, without on any other transport, and as its options say without settings.
+pub(crate) fn listen(server: Server, address: &str, tls: Option<&Tls>) -> Server {
+    let without_options = address.split_once('?').map_or(address, |(address, _)| address);
+    let is_tcp = matches!(without_options.parse(), Ok(Address::Tcp(..) | Address::Tls(..)));
+    match tls.filter(|_| is_tcp) {
+        Some(tls) => server.listen_tls(address, tls.clone()),
+        None => server.listen(address),
+    }
+}

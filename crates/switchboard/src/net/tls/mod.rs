@@ -1,0 +1,31 @@
+//! TLS for listeners and channels, by rustls with the algorithms of ring.
+//!
+//! [`Stream`] is a pipe around a pipe: what speaks inside does not know. [`Acceptor`] is the server's side of a
+//! listener with its certificates, [`Connector`] the client's side of a channel.
+
+mod acceptor;
+mod connector;
+mod explain;
+mod files;
+mod server_names;
+mod settings;
+mod stream;
+mod verify;
+mod x509;
+
+pub(crate) use acceptor::{Accepted, Acceptor};
+pub(crate) use connector::{Connector, TlsOptions};
+pub(crate) use settings::Plaintext;
+pub use settings::Tls;
+
+use rustls::crypto::CryptoProvider;
+use std::sync::{Arc, LazyLock};
+
+/// Protocols that ALPN chooses among; what is chosen is what must then be spoken.
+pub(crate) const ALPN_HTTP1: &[u8] = b"http/1.1";
+pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
+pub(crate) const ALPN_NATIVE: &[u8] = b"swb/1";
+
+/// One for all, handed over explicitly: programs may install another for themselves.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));

@@ -1,0 +1,161 @@
+//! A listener before it is bound: its address, its limits, its TLS.
+
+#[cfg(feature = "tls")]
+use crate::net::tls::{Acceptor, Plaintext, Tls};
+use crate::{Error, Limit, Limits, Status, limits::Source, net::Address};
+use std::sync::Arc;
+
+/// What was asked for.
+pub(super) struct Listening {
+    url: String,
+    limits: Vec<(Limit, u64)>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+}
+
+/// What that means.
+pub(super) struct Resolved {
+    pub(super) address: Address,
+    pub(super) limits: Arc<Limits>,
+    #[cfg(feature = "tls")]
+    pub(super) acceptor: Option<Arc<Acceptor>>,
+}
+
+/// The options of TLS in a URL.
+#[derive(Default)]
+struct TlsOptions<'a> {
+    certificate: Option<&'a str>,
+    key: Option<&'a str>,
+    client_ca: Option<&'a str>,
+    client_optional: bool,
+    plaintext_too: bool,
+    given: bool,
+}
+
+impl Listening {
+    pub(super) fn new(url: String, limits: Vec<(Limit, u64)>) -> Listening {
+        Listening {
+            url,
+            limits,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(mut self, tls: Tls) -> Listening {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Parses the address with its options and reads the certificates.
+    pub(super) fn resolve(self, limits: &Limits) -> Result<Resolved, Error> {
+        let (address, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let address: Address = address.parse().map_err(|status: Status| Error::config(status.message()))?;
+        let mut limits = limits.clone();
+        for (limit, value) in self.limits {
+            limits.set(limit, value, Source::Listener)?;
+        }
+        let mut tls = TlsOptions::default();
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            if !tls.take(option)? {
+                limits.parse(option, Source::Listener)?;
+            }
+        }
+        #[cfg(feature = "tls")]
+        let acceptor = acceptor(&address, self.tls, &tls)?;
+        #[cfg(not(feature = "tls"))]
+        if tls.given || matches!(address, Address::Tls(..)) {
+            let text = "this program was built without TLS (feature `tls` of the crate `switchboard`)";
+            return Err(Error::config(format!("listen on {address}: {text}")));
+        }
+        Ok(Resolved {
+            address,
+            limits: Arc::new(limits),
+            #[cfg(feature = "tls")]
+            acceptor,
+        })
+    }
+}
+
+impl Resolved {
+    /// The bound address as callers have to spell it.
+    pub(super) fn public(&self, bound: Address) -> Address {
+        #[cfg(feature = "tls")]
+        if let Some(acceptor) = &self.acceptor
+            && acceptor.plaintext() == Plaintext::Refused
+            && let Address::Tcp(host, port) = bound
+        {
+            return Address::Tls(host, port);
+        }
+        bound
+    }
+}
+
+impl<'a> TlsOptions<'a> {
+    /// Takes an option of TLS; false for one that is none.
+    fn take(&mut self, option: &'a str) -> Result<bool, Error> {
+        let Some((name, value)) = option.split_once('=') else { return Ok(false) };
+        let choice = |off: &str, on: &str| match value {
+            value if value == off => Ok(false),
+            value if value == on => Ok(true),
+            _ => Err(Error::config(format!("{option}: expected {name}={off} or {name}={on}"))),
+        };
+        match name {
+            "cert" => self.certificate = Some(value),
+            "client" => self.client_optional = choice("required", "optional")?,
+            "client_ca" => self.client_ca = Some(value),
+            "key" => self.key = Some(value),
+            "tls" => self.plaintext_too = choice("only", "optional")?,
+            _ => return Ok(false),
+        }
+        self.given = true;
+        Ok(true)
+    }
+
+    #[cfg(feature = "tls")]
+    fn settings(&self, tls: Option<Tls>) -> Result<Option<Tls>, Error> {
+        let tls = match (self.certificate, self.key) {
+            (Some(certificate), Some(key)) => Some(match tls {
+                Some(tls) => tls.with_files(certificate, key),
+                None => Tls::files(certificate, key),
+            }),
+            (None, None) => tls,
+            _ => return Err(Error::config("tls: cert=FILE and key=FILE go together")),
+        };
+        let Some(mut tls) = tls else {
+            return if self.given {
+                Err(Error::config("tls: cert=FILE and key=FILE are missing"))
+            } else {
+                Ok(None)
+            };
+        };
+        if let Some(roots) = self.client_ca {
+            tls = tls.client_roots(roots);
+        }
+        if self.client_optional {
+            tls = tls.client_optional();
+        }
+        if self.plaintext_too {
+            tls = tls.plaintext_too();
+        }
+        Ok(Some(tls))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn acceptor(
+    address: &Address,
+    tls: Option<Tls>,
+    options: &TlsOptions<'_>,
+) -> Result<Option<Arc<Acceptor>>, Error> {
+    let wrong = |why: &str| Error::config(format!("listen on {address}: {why}"));
+    match (address, options.settings(tls)?) {
+        (Address::Tls(..), None) => Err(wrong("TLS needs a certificate: ?cert=FILE&key=FILE, or listen_tls")),
+        (Address::Tcp(..) | Address::Tls(..), tls) => {
+            tls.map(Acceptor::new).transpose().map(|acceptor| acceptor.map(Arc::new))
+        }
+        (_, Some(_)) => Err(wrong("TLS is for tcp:// and tls:// addresses")),
+        (_, None) => Ok(None),
+    }
+}
