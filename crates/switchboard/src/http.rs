@@ -10,7 +10,8 @@
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
-//! asks for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add
+//! asks for, the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the
+//! metadata that the caller sent. hyper and `connectrpc` add
 //! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
 //! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
 //! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
