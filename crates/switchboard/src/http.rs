@@ -6,7 +6,8 @@
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
 //! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
-//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
+//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
+//! compressions are gzip, deflate and zstd.
 //!
 //! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
 //! the native wire.
@@ -14,10 +15,10 @@
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
-//! asks for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add
-//! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
-//! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
-//! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
+//! asks for, the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the
+//! metadata that the caller sent. hyper and `connectrpc` add the header maps, the path, the envelope, their own
+//! boxed futures and, on HTTP/2, one task. The native wire needs none of these; programs that can choose should
+//! choose that one. A stream adds a queue of at most 64 KiB each way, and one shared cell for its trailers.
 //!
 //! # Metadata and streams
 //!
@@ -38,6 +39,7 @@ mod body;
 mod connection;
 pub(crate) mod convert;
 mod cors;
+mod deflate;
 mod dispatch;
 mod jsonrpc;
 mod refusal;
