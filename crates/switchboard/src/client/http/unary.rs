@@ -11,7 +11,7 @@ use super::{
     settings::Terms,
     upload::{self, Upload},
 };
-use crate::{Code, Metadata, Result, Status, client::calls, http::convert};
+use crate::{Code, Metadata, Result, Status, client::calls};
 use ::http::{
     StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -95,8 +95,8 @@ async fn bare(
     {
         return Err(codes::foreign(status, &headers, wanted, link.peer()));
     }
-    let head = convert::metadata(&headers, &terms.metadata)?;
-    let trailers = convert::metadata(&trailers, &terms.metadata)?;
+    let head = codes::metadata(&headers, &terms.metadata)?;
+    let trailers = codes::metadata(&trailers, &terms.metadata)?;
     let compression = Compression::named(headers.get(CONTENT_ENCODING))?;
     let bytes_max = match status {
         StatusCode::OK => terms.message_bytes_max,
