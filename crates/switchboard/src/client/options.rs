@@ -6,7 +6,7 @@ use crate::net::tls::{ALPN_NATIVE, Connector, TlsOptions};
 use crate::{
     Limit, Limits, Result, Status,
     limits::Source,
-    net::{Address, Secret},
+    net::{Address, TlsConnector},
     runtime,
 };
 #[cfg(feature = "tls")]
@@ -33,7 +33,7 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
     /// For addresses inside TLS.
-    pub(super) secret: Option<Secret>,
+    pub(super) tls: Option<TlsConnector>,
 }
 
 impl ChannelBuilder {
@@ -47,7 +47,7 @@ impl ChannelBuilder {
                 keepalive: Duration::from_secs(20),
                 timeout: None,
                 limits: Limits::default(),
-                secret: None,
+                tls: None,
             },
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
@@ -149,7 +149,7 @@ impl ChannelBuilder {
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
         if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
-            self.options.secret = Some(Arc::new(Connector::new(self.tls, &[ALPN_NATIVE])?));
+            self.options.tls = Some(Arc::new(Connector::new(self.tls, &[ALPN_NATIVE])?));
         } else if self.tls != TlsOptions::default() {
             let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
             return Err(Status::invalid_argument(text));

@@ -163,7 +163,7 @@ impl Pool {
             (self.addresses[address].clone(), self.options.clone(), self.way.clone());
         tokio::spawn(async move {
             let _dialling = dialling;
-            let io = net::dial(&address, options.secret.as_ref(), options.connect_timeout).await;
+            let io = net::dial(&address, options.tls.as_ref(), options.connect_timeout).await;
             let io = io.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
             let (connection, task) =
                 Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive, way);

@@ -9,4 +9,4 @@ pub(crate) mod tls;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
-pub(crate) use stream::{Io, Listener, Pipe, Secret, dial};
+pub(crate) use stream::{Io, Listener, Pipe, TlsConnector, dial};
