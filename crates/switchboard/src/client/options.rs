@@ -8,7 +8,7 @@ use crate::net::tls::{Connector, TlsOptions};
 use crate::{
     Limit, Limits, Result, Status,
     limits::Source,
-    net::{Address, Secret},
+    net::{Address, TlsConnector},
     runtime,
 };
 #[cfg(feature = "tls")]
@@ -39,7 +39,7 @@ pub(super) struct Options {
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     /// For addresses inside TLS.
-    pub(super) secret: Option<Secret>,
+    pub(super) tls: Option<TlsConnector>,
 }
 
 #[cfg(feature = "tls")]
@@ -67,7 +67,7 @@ impl ChannelBuilder {
                 limits: Limits::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
-                secret: None,
+                tls: None,
             },
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
@@ -181,7 +181,7 @@ impl ChannelBuilder {
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
         if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
-            self.options.secret = Some(Arc::new(Connector::new(self.tls, &[self.options.alpn()])?));
+            self.options.tls = Some(Arc::new(Connector::new(self.tls, &[self.options.alpn()])?));
         } else if self.tls != TlsOptions::default() {
             let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
             return Err(Status::invalid_argument(text));

@@ -55,9 +55,9 @@ impl FromStr for Address {
                 _ => Err(wrong("host and port are missing behind ws://")),
             };
         }
-        let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("https://"));
+        let tls = text.strip_prefix("tls://").or_else(|| text.strip_prefix("https://"));
         let plain = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
-        let rest = secret.or(plain).unwrap_or(text);
+        let rest = tls.or(plain).unwrap_or(text);
         if rest.contains("://") {
             return Err(wrong("the scheme is not known"));
         }
@@ -68,7 +68,7 @@ impl FromStr for Address {
         match bare.unwrap_or(host) {
             "" => Err(wrong("the host is missing")),
             host if bare.is_none() && host.contains(':') => Err(wrong("an IPv6 address goes in brackets")),
-            host if secret.is_some() => Ok(Address::Tls(host.to_owned(), port)),
+            host if tls.is_some() => Ok(Address::Tls(host.to_owned(), port)),
             host => Ok(Address::Tcp(host.to_owned(), port)),
         }
     }

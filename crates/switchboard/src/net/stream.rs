@@ -125,16 +125,20 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// What a channel needs to put TLS on its pipes.
 #[cfg(feature = "tls")]
-pub(crate) type Secret = std::sync::Arc<super::tls::Connector>;
+pub(crate) type TlsConnector = std::sync::Arc<super::tls::Connector>;
 /// Nothing: this build has no TLS.
 #[cfg(not(feature = "tls"))]
-pub(crate) type Secret = std::convert::Infallible;
+pub(crate) type TlsConnector = std::convert::Infallible;
 
 /// Opens a pipe within `limit`, the handshake of TLS included.
 ///
 /// # Errors
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
-pub(crate) async fn dial(address: &Address, secret: Option<&Secret>, limit: Duration) -> Result<Box<dyn Io>> {
+pub(crate) async fn dial(
+    address: &Address,
+    tls: Option<&TlsConnector>,
+    limit: Duration,
+) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
         Status::unavailable(format!("connect to {address}: {why}"))
             .with_origin(crate::Origin::Path)
@@ -149,7 +153,7 @@ pub(crate) async fn dial(address: &Address, secret: Option<&Secret>, limit: Dura
                 stream.set_nodelay(true)?;
                 let stream = of_another(stream)?;
                 match address {
-                    Address::Tls(..) => secure(Box::new(stream), host, secret).await?,
+                    Address::Tls(..) => secure(Box::new(stream), host, tls).await?,
                     _ => Box::new(stream),
                 }
             }
@@ -173,15 +177,15 @@ pub(crate) async fn dial(address: &Address, secret: Option<&Secret>, limit: Dura
 }
 
 #[cfg(feature = "tls")]
-async fn secure(io: Box<dyn Io>, host: &str, secret: Option<&Secret>) -> io::Result<Box<dyn Io>> {
-    match secret {
+async fn secure(io: Box<dyn Io>, host: &str, tls: Option<&TlsConnector>) -> io::Result<Box<dyn Io>> {
+    match tls {
         Some(connector) => connector.connect(io, host).await,
         None => Err(io::Error::new(io::ErrorKind::Unsupported, "no settings for TLS")),
     }
 }
 
 #[cfg(not(feature = "tls"))]
-async fn secure(_io: Box<dyn Io>, _host: &str, _secret: Option<&Secret>) -> io::Result<Box<dyn Io>> {
+async fn secure(_io: Box<dyn Io>, _host: &str, _tls: Option<&TlsConnector>) -> io::Result<Box<dyn Io>> {
     let text = "this program was built without TLS (feature `tls` of the crate `switchboard`)";
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }

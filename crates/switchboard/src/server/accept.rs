@@ -33,9 +33,6 @@ use tokio::{
 /// After a failed accept, usually for want of file descriptors: time for some to be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a peer that stopped reading may keep the end of its connection from being written.
-const CLOSE: Duration = Duration::from_secs(1);
-
 /// What a connection may hold before its protocol is known.
 const FIRST_BYTES: usize = 512;
 
@@ -221,12 +218,6 @@ async fn inside(
         return None;
     };
     Some(Begun { protocol, io, first, peer })
-}
-
-/// Ends a pipe in good order, as far as the peer takes part.
-async fn close(io: &mut Box<dyn Io>) {
-    // A peer that is gone needs no end.
-    let _ = timeout(CLOSE, io.shutdown()).await;
 }
 
 /// Waits for the first bytes and says whose they are; none when the connection is to be closed.

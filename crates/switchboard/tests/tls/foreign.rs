@@ -5,13 +5,7 @@ use rustls::{
     crypto::ring::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io::Read, net::TcpStream, path::Path, sync::Arc, time::Duration};
 use switchboard::Running;
 
 use crate::support::certificates::Files;
@@ -85,7 +79,7 @@ pub(crate) fn read_all(stream: &mut impl Read) -> Vec<u8> {
 
 #[cfg(feature = "http")]
 /// Asks for the health of the server as JSON over HTTP/1.1 and returns the whole answer.
-pub(crate) fn health(stream: &mut (impl Read + Write)) -> String {
+pub(crate) fn health(stream: &mut (impl Read + std::io::Write)) -> String {
     let request = b"POST /grpc.health.v1.Health/Check HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
         content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
     stream.write_all(request).unwrap();

@@ -192,6 +192,8 @@ async fn wrong_settings_say_what_is_wrong() {
         (format!("tcp://127.0.0.1:0?cert={cert}&key={cert}"), "has no private key in PEM"),
         (format!("tcp://127.0.0.1:0?cert={cert}&key={other}"), "does not belong to the certificate"),
         (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client_ca={empty}"), "has no certificate in PEM"),
+        (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client=optional"), "does not say whose"),
+        (format!("tcp://127.0.0.1:0?cert={cert}&key={key}&client_ca={cert}&tls=optional"), "choose one"),
         ("tcp://127.0.0.1:0?nonsense=1".to_owned(), "is no limit"),
     ] {
         let error = Server::new().add(Probe::default()).listen(&url).start().await.err().expect("refused");

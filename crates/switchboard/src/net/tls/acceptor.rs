@@ -76,6 +76,9 @@ impl Acceptor {
     /// # Errors
     /// Which of them cannot be used, and why.
     pub(crate) fn new(tls: Tls) -> Result<Acceptor, Error> {
+        if let Some(why) = tls.contradiction() {
+            return Err(Error::config(format!("tls: {why}")));
+        }
         let watch = Watch::default();
         let read = watch.look(tls.watched());
         let (config, certificates) = load(&tls).map_err(|why| Error::config(format!("tls: {why}")))?;
@@ -192,6 +195,19 @@ impl Acceptor {
 }
 
 impl Tls {
+    /// What cannot be meant so.
+    fn contradiction(&self) -> Option<&'static str> {
+        match (&self.client_roots, self.client_optional, self.plaintext) {
+            (None, true, _) => {
+                Some("client certificates are optional, but client_ca=FILE does not say whose")
+            }
+            (Some(_), false, Plaintext::Served) => Some(
+                "client certificates are required, but plaintext is served without: choose one, or client=optional",
+            ),
+            _ => None,
+        }
+    }
+
     fn watched(&self) -> impl Iterator<Item = &Path> {
         let pairs = self.pairs.iter().flat_map(|pair| [pair.certificate.as_path(), pair.key.as_path()]);
         pairs.chain(self.client_roots.as_deref())

@@ -77,7 +77,8 @@ impl Tls {
         self
     }
 
-    /// Serves connections without TLS on the same port too. By default they are told to use TLS, and closed.
+    /// Serves connections without TLS on the same port too. By default they are told to use TLS, and closed. Client
+    /// certificates can then be no more than [optional](Self::client_optional).
     pub fn plaintext_too(mut self) -> Tls {
         self.plaintext = Plaintext::Served;
         self
