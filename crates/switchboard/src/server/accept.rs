@@ -24,15 +24,16 @@ use switchboard_wire::{
     jsonrpc, native,
     sniff::{self, Protocol, Sniffed},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::watch,
-    time::timeout,
-};
+#[cfg(feature = "tls")]
+use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncReadExt, sync::watch, time::timeout};
 
 /// After a failed accept, usually for want of file descriptors: time for some to be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long the end of a TLS connection may take.
+#[cfg(feature = "tls")]
+const CLOSE: Duration = Duration::from_secs(1);
 /// What a connection may hold before its protocol is known.
 const FIRST_BYTES: usize = 512;
 
@@ -218,6 +219,13 @@ async fn inside(
         return None;
     };
     Some(Begun { protocol, io, first, peer })
+}
+
+/// Ends TLS in good order, as far as the peer takes part.
+#[cfg(feature = "tls")]
+async fn close(io: &mut Box<dyn Io>) {
+    // A peer that is gone needs no end.
+    let _ = timeout(CLOSE, io.shutdown()).await;
 }
 
 /// Waits for the first bytes and says whose they are; none when the connection is to be closed.
