@@ -102,7 +102,7 @@ impl Http1 {
             .map_err(|error| Status::invalid_argument(format!("{address} is no host of HTTP: {error}")))?;
         let link = Http1 {
             address: address.clone(),
-            tls: options.tls.clone(),
+            tls: Option::clone(&options.tls),
             host,
             connect_timeout: options.connect_timeout,
             head_bytes_max,
