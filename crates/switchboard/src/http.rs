@@ -39,7 +39,7 @@ mod body;
 mod connection;
 pub(crate) mod convert;
 mod cors;
-mod deflate;
+pub(crate) mod deflate;
 mod dispatch;
 mod jsonrpc;
 mod refusal;

@@ -9,7 +9,7 @@ use flate2::{
 use std::io::Read;
 
 /// Compresses as fast as zlib can, as `connectrpc` does for gzip.
-pub(super) struct Deflate;
+pub(crate) struct Deflate;
 
 impl CompressionProvider for Deflate {
     fn name(&self) -> &'static str {
