@@ -1,6 +1,7 @@
 //! The `switchboard` binary.
 
 mod bench;
+mod call;
 mod demo;
 mod log;
 mod serve;
@@ -28,6 +29,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(serve::ServeArgs),
+    /// Call a service of any server: by gRPC, gRPC-Web, Connect or the native wire.
+    Call(Box<call::CallArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -38,11 +41,13 @@ enum Command {
     BenchServer(bench::ServerArgs),
 }
 
-/// Leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood.
+/// Leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood; `call` with
+/// more.
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchServer(args) => bench::serve(&args),

@@ -1,0 +1,166 @@
+//! Replies: bytes become messages whose every `Any` can be written as JSON.
+//!
+//! Types that only an `Any` names are asked for at the server. One that nobody knows is written as its bytes, in
+//! base64, under the name `value`.
+
+use super::{failure::Failure, schema::Schema};
+use bytes::{Bytes, BytesMut};
+use prost::{Message, encoding};
+use prost_reflect::{
+    DynamicMessage, MessageDescriptor, ReflectMessage, Value,
+    prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, field_descriptor_proto::Type},
+};
+use std::collections::BTreeSet;
+use switchboard::{Codec, Detail, Status};
+
+/// Messages within messages, those in an `Any` included: what lies deeper could exhaust the stack.
+const DEPTH_MAX: usize = 128;
+
+/// Reads the replies of a method.
+#[derive(Debug)]
+pub(super) struct Replies {
+    schema: Schema,
+    message: MessageDescriptor,
+    codec: Codec,
+    /// Types that nobody knows.
+    opaque: BTreeSet<String>,
+}
+
+impl Replies {
+    pub(super) fn new(schema: Schema, message: MessageDescriptor, codec: Codec) -> Replies {
+        Replies { schema, message, codec, opaque: BTreeSet::new() }
+    }
+
+    /// The message of a reply.
+    pub(super) async fn read(&mut self, bytes: Bytes) -> Result<DynamicMessage, Failure> {
+        if self.codec == Codec::Json {
+            let mut json = serde_json::Deserializer::from_slice(&bytes);
+            let read = DynamicMessage::deserialize(self.message.clone(), &mut json);
+            return read.map_err(|error| {
+                let name = self.message.full_name();
+                Status::internal(format!("the reply is no {name} in JSON: {error}")).into()
+            });
+        }
+        self.read_as(self.message.full_name().to_owned(), bytes).await
+    }
+
+    /// A detail of a status as JSON that an `Any` would have.
+    pub(super) async fn read_detail(&mut self, detail: &Detail) -> Result<DynamicMessage, Failure> {
+        let mut any = BytesMut::new();
+        encoding::string::encode(1, &format!("type.googleapis.com/{}", detail.type_name), &mut any);
+        encoding::bytes::encode(2, &detail.value, &mut any);
+        self.read_as("google.protobuf.Any".into(), any.freeze()).await
+    }
+
+    async fn read_as(&mut self, name: String, bytes: Bytes) -> Result<DynamicMessage, Failure> {
+        loop {
+            // With each turn the schema knows more; messages of the one before do not.
+            let descriptor = self
+                .schema
+                .pool
+                .get_message_by_name(&name)
+                .ok_or_else(|| Failure::from(Status::internal(format!("the schema has no {name}"))))?;
+            let mut message = DynamicMessage::decode(descriptor, bytes.clone())
+                .map_err(|error| Status::internal(format!("the reply is no {name}: {error}")))?;
+            let mut visit = Visit { opaque: &self.opaque, unknown: BTreeSet::new() };
+            visit.message(&mut message, 0)?;
+            if visit.unknown.is_empty() {
+                return Ok(message);
+            }
+            for unknown in visit.unknown {
+                self.learn(unknown).await;
+            }
+        }
+    }
+
+    /// Gets a type from the server, or makes one that shows its bytes.
+    async fn learn(&mut self, name: String) {
+        // That the server does not know it, or has no reflection, is no failure of the call.
+        let _ = self.schema.fetch(&name).await;
+        if self.schema.pool.get_message_by_name(&name).is_none() {
+            let mut pool = self.schema.pool.clone();
+            if pool.add_file_descriptor_proto(opaque_file(&name)).is_ok() {
+                self.schema.pool = pool;
+            }
+            self.opaque.insert(name);
+        }
+    }
+}
+
+/// Looks into every `Any`.
+struct Visit<'a> {
+    opaque: &'a BTreeSet<String>,
+    unknown: BTreeSet<String>,
+}
+
+impl Visit<'_> {
+    fn message(&mut self, message: &mut DynamicMessage, depth: usize) -> Result<(), Status> {
+        if depth == DEPTH_MAX {
+            let text = format!("the reply has messages within messages more than {DEPTH_MAX} deep");
+            return Err(Status::resource_exhausted(text));
+        }
+        if message.descriptor().full_name() == "google.protobuf.Any" {
+            return self.any(message, depth);
+        }
+        let known = message.fields_mut().map(|(_, value)| value);
+        for value in known {
+            self.value(value, depth)?;
+        }
+        for (_, value) in message.extensions_mut() {
+            self.value(value, depth)?;
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &mut Value, depth: usize) -> Result<(), Status> {
+        match value {
+            Value::Message(message) => self.message(message, depth + 1),
+            Value::List(values) => values.iter_mut().try_for_each(|value| self.value(value, depth)),
+            Value::Map(map) => map.values_mut().try_for_each(|value| self.value(value, depth)),
+            _ => Ok(()),
+        }
+    }
+
+    fn any(&mut self, any: &mut DynamicMessage, depth: usize) -> Result<(), Status> {
+        let field = |number| any.get_field_by_number(number).map(std::borrow::Cow::into_owned);
+        let (Some(Value::String(url)), Some(Value::Bytes(bytes))) = (field(1), field(2)) else {
+            return Ok(());
+        };
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let inner = if self.opaque.contains(name) {
+            let mut shown = BytesMut::new();
+            encoding::bytes::encode(1, &bytes, &mut shown);
+            shown.freeze()
+        } else if let Some(descriptor) = any.descriptor().parent_pool().get_message_by_name(name) {
+            let mut inner = DynamicMessage::decode(descriptor, bytes)
+                .map_err(|error| Status::internal(format!("the reply's Any is no {name}: {error}")))?;
+            self.message(&mut inner, depth + 1)?;
+            inner.encode_to_vec().into()
+        } else {
+            // Without a name it cannot be written at all.
+            self.unknown.insert(name.to_owned());
+            return Ok(());
+        };
+        any.set_field_by_number(2, Value::Bytes(inner));
+        Ok(())
+    }
+}
+
+/// A file with a message of this name and one field, `bytes value = 1`.
+fn opaque_file(full_name: &str) -> FileDescriptorProto {
+    let (package, name) = full_name.rsplit_once('.').map_or((None, full_name), |(p, n)| (Some(p), n));
+    let mut field =
+        FieldDescriptorProto { name: Some("value".into()), number: Some(1), ..Default::default() };
+    field.set_type(Type::Bytes);
+    FileDescriptorProto {
+        name: Some(format!("opaque/{full_name}.proto")),
+        package: package.map(str::to_owned),
+        syntax: Some("proto3".into()),
+        message_type: vec![DescriptorProto {
+            name: Some(name.to_owned()),
+            field: vec![field],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
