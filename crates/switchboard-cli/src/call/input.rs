@@ -107,38 +107,38 @@ fn read_one<R: Read>(
 
 /// Names the field, and the nearest one if there is no such field.
 fn explain(message: &MessageDescriptor, path: &Path, error: &str) -> String {
-    let mut at = Some(message.clone());
-    for segment in path.iter() {
-        let Segment::Map { key } = segment else { continue };
-        let Some(parent) = &at else { break };
-        // The forms of their own that JSON has for these have other fields, or none.
-        if parent.full_name().starts_with("google.protobuf.") {
-            at = None;
-            continue;
-        }
-        let field = parent.get_field_by_json_name(key).or_else(|| parent.get_field_by_name(key));
-        at = match field {
-            None if parent.is_map_entry() => match parent.map_entry_value_field().kind() {
-                Kind::Message(message) => Some(message),
-                _ => None,
-            },
-            None if key.starts_with('[') => None,
-            None => {
-                let names: Vec<_> = parent.fields().map(|field| field.json_name().to_owned()).collect();
-                let instead = instead(key, names.iter().map(String::as_str));
-                let place = error.rfind(" at line ").map_or("", |at| &error[at..]);
-                return format!("{} has no field {key:?}{place}{instead}", parent.full_name());
-            }
-            Some(field) => match field.kind() {
-                Kind::Message(message) => Some(message),
-                _ => None,
-            },
-        };
+    let place = error.rfind(" at line ").map_or("", |at| &error[at..]);
+    let unknown = error.strip_prefix(UNKNOWN).and_then(|rest| rest.split('\'').next());
+    if let (Some(name), Some(parent)) = (unknown, message_at(message, path)) {
+        let fields: Vec<_> = parent.fields().map(|field| field.json_name().to_owned()).collect();
+        let instead = instead(name, fields.iter().map(String::as_str));
+        return format!("{} has no field {name:?}{place}{instead}", parent.full_name());
     }
     match path.iter().len() {
         0 => error.to_owned(),
         _ => format!("field {path}: {error}"),
     }
+}
+
+/// How the text begins that says that a field is not known.
+const UNKNOWN: &str = "unrecognized field name '";
+
+/// The message that the path leads to; none where JSON has a form of its own.
+fn message_at(message: &MessageDescriptor, path: &Path) -> Option<MessageDescriptor> {
+    let mut at = message.clone();
+    for segment in path.iter() {
+        let Segment::Map { key } = segment else { continue };
+        if at.full_name().starts_with("google.protobuf.") {
+            return None;
+        }
+        let field = match at.is_map_entry() {
+            true => at.map_entry_value_field(),
+            false => at.get_field_by_json_name(key).or_else(|| at.get_field_by_name(key))?,
+        };
+        let Kind::Message(next) = field.kind() else { return None };
+        at = next;
+    }
+    Some(at)
 }
 
 #[cfg(test)]

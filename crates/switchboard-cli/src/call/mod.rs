@@ -28,7 +28,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use switchboard::{Channel, Codec, Runtime, Status};
+use switchboard::{Channel, Code, Codec, Origin, Runtime, Status};
 use target::{Target, Wire};
 use timings::Timings;
 
@@ -211,7 +211,10 @@ impl Command<'_> {
             return Err(Status::deadline_exceeded("no connection within the --timeout").into());
         }
         let builder = Channel::builder(&self.target.url(wire)).connect_timeout(left.min(CONNECT_TIMEOUT));
-        let channel = builder.connect().await?;
+        let channel = builder.connect().await.map_err(|status| match (status.code(), status.origin()) {
+            (Code::InvalidArgument, Origin::Here) => Failure::Asked(status.message().to_owned()),
+            _ => status.into(),
+        })?;
         self.timings.connect.get_or_insert_with(|| began.elapsed());
         Ok(channel)
     }

@@ -43,9 +43,6 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
         }
     }
     let message = status.message();
-    if message.contains("the scheme is not known") && target.is_tls() {
-        return Some("this build has no TLS; a proxy that ends TLS may stand in front".into());
-    }
     if message.contains("message_bytes_max") {
         return Some("take larger messages with --max-message-size, as in 16MiB".into());
     }
