@@ -3,13 +3,17 @@
 //! The cases are Python programs in `interop/python`, since the first foreign peer is Python's gRPC library;
 //! they start the server themselves, on a free port, and end it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::peers::Peer;
 use crate::process::{self, Failure};
 use crate::steps::{Outcome, Run};
 use crate::suites;
+
+/// The JavaScript cases take seconds.
+const JS_LIMIT: Duration = Duration::from_secs(120);
 
 /// A group of cases that needs the same peers.
 #[derive(Debug, Clone, Copy)]
@@ -79,8 +83,30 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
     process::run(&mut command).into()
 }
 
+/// Runs the JavaScript cases: the clients of Node programs.
+pub(crate) fn run_js(run: &Run<'_>) -> Outcome {
+    let folder = match run.peers.path(Peer::Node) {
+        Ok(folder) => folder,
+        Err(failure) => return Outcome::Skipped(failure.to_string()),
+    };
+    js(run, &folder).into()
+}
+
+fn js(run: &Run<'_>, packages: &Path) -> Result<(), Failure> {
+    let server = server_command(run)?;
+    let sources = run.workspace.root.join("interop/js");
+    let link = sources.join("node_modules");
+    // A link, because Node resolves packages from where the importing file lies.
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(packages.join("node_modules"), &link)
+        .map_err(|error| Failure::new(format!("{}: {error}", link.display())))?;
+    let mut command = Command::new("node");
+    command.args(["--test", "--test-reporter=spec"]).current_dir(&sources).env("SWITCHBOARD_BIN", server);
+    process::run_within(JS_LIMIT, &mut command)
+}
+
 /// The command that the tests start: that of the environment, or the binary of this workspace, freshly built.
-fn server_command(run: &Run<'_>) -> Result<PathBuf, Failure> {
+pub(crate) fn server_command(run: &Run<'_>) -> Result<PathBuf, Failure> {
     if let Some(command) = std::env::var_os("SWITCHBOARD_BIN").filter(|command| !command.is_empty()) {
         return Ok(command.into());
     }

@@ -14,26 +14,33 @@ use crate::process::{self, Failure, Workspace};
 /// A program that the interop steps need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
+    Buf,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
     Curl,
+    Ghz,
     /// The interop client of gRPC for Go.
     GrpcGoClient,
     /// The interop server of gRPC for Go.
     GrpcGoServer,
     Grpcurl,
     H2spec,
+    /// Node; its path is the folder where its packages are installed.
+    Node,
     /// Python with grpcio and its tools.
     Python,
 }
 
-const ALL: [Peer; 7] = [
+const ALL: [Peer; 10] = [
+    Peer::Buf,
     Peer::ConnectConformance,
     Peer::Curl,
+    Peer::Ghz,
     Peer::GrpcGoClient,
     Peer::GrpcGoServer,
     Peer::Grpcurl,
     Peer::H2spec,
+    Peer::Node,
     Peer::Python,
 ];
 
@@ -44,6 +51,8 @@ const ATTEMPTS: usize = 2;
 pub(crate) struct Peers {
     folder: PathBuf,
     requirements: PathBuf,
+    /// The JavaScript programs and the list of what they need.
+    sources: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
 }
 
@@ -53,6 +62,7 @@ impl Peers {
         Self {
             folder: folder.map_or_else(|| workspace.root.join(".peers"), PathBuf::from),
             requirements: workspace.root.join("interop/python/requirements.txt"),
+            sources: workspace.root.join("interop/js"),
             known: RefCell::default(),
         }
     }
@@ -83,7 +93,10 @@ impl Peers {
         }
         let found = match peer {
             Peer::Curl => curl(),
+            Peer::Node => self.node(),
             Peer::Python => self.python(),
+            Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
+            Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
             Peer::ConnectConformance => {
                 self.go("connectrpc.com/conformance/cmd/connectconformance", "v1.0.6")
             }
@@ -116,6 +129,32 @@ impl Peers {
             process::run(Command::new("go").args(["install", &module]).env("GOBIN", absolute(&folder)?))
         })?;
         Ok(program)
+    }
+
+    /// Installs the packages of `interop/js` and returns the folder that they are in.
+    fn node(&self) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join("js");
+        let stamp = folder.join("installed.json");
+        let lock = self.sources.join("package-lock.json");
+        let wanted = fs::read_to_string(&lock)
+            .map_err(|error| Failure::new(format!("{}: {error}", lock.display())))?;
+        create(&folder)?;
+        if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            if !process::is_in_path("node") || !process::is_in_path("npm") {
+                return Err(Failure::new("node and npm are not installed"));
+            }
+            for name in ["package.json", "package-lock.json"] {
+                fs::copy(self.sources.join(name), folder.join(name))
+                    .map_err(|error| Failure::new(format!("{name}: {error}")))?;
+            }
+            attempt(|| {
+                let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"];
+                process::run(Command::new("npm").args(install).current_dir(&folder))
+            })?;
+            fs::write(&stamp, wanted)
+                .map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))?;
+        }
+        absolute(&folder)
     }
 
     fn python(&self) -> Result<PathBuf, Failure> {
@@ -152,12 +191,15 @@ impl Peers {
 impl Peer {
     fn name(self) -> &'static str {
         match self {
+            Self::Buf => "buf",
             Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
+            Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
             Self::GrpcGoServer => "the interop server of grpc-go",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
+            Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
         }
     }

@@ -108,6 +108,16 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Http),
     },
     Step {
+        name: "interop-js",
+        about: "gRPC, gRPC-Web and Connect from the clients of Node programs",
+        check: |run| interop::run_js(run),
+    },
+    Step {
+        name: "interop-tools",
+        about: "calls and load from buf curl and ghz",
+        check: |run| suites::tools(run),
+    },
+    Step {
         name: "interop-native",
         about: "the native wire from a Python client that was written from its document",
         check: |run| interop::run(run, Suite::Native),

@@ -2,6 +2,7 @@
 //! those suites call, and with the clients of `interop/conformance-client`.
 
 mod h2spec;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -88,6 +89,15 @@ pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
 /// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
 pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
+}
+
+/// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.
+pub(crate) fn tools(run: &Run<'_>) -> Outcome {
+    let outcome = with_peer(run, Peer::Buf, |buf| tools::buf_curl(run, &buf));
+    match outcome {
+        Outcome::Passed => with_peer(run, Peer::Ghz, |ghz| tools::ghz(run, &ghz)),
+        other => other,
+    }
 }
 
 /// Runs `check` with an installed peer; skips it when there is none.

@@ -57,6 +57,7 @@
 //!   rpc Note(Line) returns (google.protobuf.Empty) { option (switchboard.oneway) = true; }
 //!   rpc Sort(Lines) returns (Lines) { option (switchboard.spawn) = true; option (switchboard.owned) = true; }
 //!   rpc Find(Query) returns (Lines) { option idempotency_level = NO_SIDE_EFFECTS; }
+//!   rpc Top(Query) returns (Lines) { option (switchboard.encoded) = true; }
 //! }
 //! ```
 //!

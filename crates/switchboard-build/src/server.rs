@@ -70,6 +70,7 @@ fn signature(method: &Method, service: &str, names: &Names<'_>) -> TokenStream {
         parameters.extend(quote!(, out: ::switchboard::Sender<#reply>));
     }
     let output = match method.kind {
+        Kind::Unary | Kind::ClientStream if method.encoded => quote!(::switchboard::Encoded<#reply>),
         Kind::Unary | Kind::ClientStream if !method.oneway => quote!(#reply),
         _ => quote!(()),
     };
@@ -147,6 +148,11 @@ fn server(service: &Service, names: &Names<'_>) -> TokenStream {
 fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
     let proto = quote!(::switchboard::codegen::codec::proto);
+    let encode = if method.encoded {
+        quote!(reply.into_reply(codec)?)
+    } else {
+        quote!(#proto::encode(&reply, codec)?)
+    };
     match method.kind {
         Kind::Unary => {
             let read = read(method);
@@ -158,7 +164,7 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
             } else {
                 quote! {
                     let reply = #handler::#ident(&self.0, request, &cx).await?;
-                    let bytes = #proto::encode(&reply, codec)?;
+                    let bytes = #encode;
                     Ok(::switchboard::Reply::one(bytes, cx))
                 }
             };
@@ -172,7 +178,7 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
             let (raw, cx) = call.into_many();
             let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
             let reply = #handler::#ident(&self.0, input, &cx).await?;
-            let bytes = #proto::encode(&reply, codec)?;
+            let bytes = #encode;
             Ok(::switchboard::Reply::one(bytes, cx))
         },
         Kind::ServerStream => {

@@ -45,6 +45,7 @@ pub(crate) struct Method {
     pub(crate) oneway: bool,
     pub(crate) spawn: bool,
     pub(crate) owned: bool,
+    pub(crate) encoded: bool,
     pub(crate) idempotency: Option<Ident>,
     pub(crate) request: TokenStream,
     /// The view of the request, without its lifetime.
@@ -66,6 +67,7 @@ pub(crate) enum Kind {
 const ONEWAY: u32 = 50901;
 const SPAWN: u32 = 50902;
 const OWNED: u32 = 50903;
+const ENCODED: u32 = 50904;
 
 /// What it takes to read services.
 pub(crate) struct Reader<'a> {
@@ -132,6 +134,12 @@ impl Reader<'_> {
                 method.name()
             )));
         }
+        if flag(ENCODED) && (matches!(kind, Kind::ServerStream | Kind::Bidi) || flag(ONEWAY)) {
+            return Err(Error::new(format!(
+                "{place}: {service}/{} has no single reply: remove (switchboard.encoded)",
+                method.name()
+            )));
+        }
         let request = method.input_type.as_deref().unwrap_or_default();
         let reply = method.output_type.as_deref().unwrap_or_default();
         Ok(Method {
@@ -141,6 +149,7 @@ impl Reader<'_> {
             oneway: flag(ONEWAY),
             spawn: flag(SPAWN),
             owned: self.owned || flag(OWNED),
+            encoded: flag(ENCODED),
             idempotency: options.and_then(idempotency),
             request: self.message(file, package, request)?,
             view: self.view(file, package, request)?,

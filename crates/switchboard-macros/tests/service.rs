@@ -172,6 +172,18 @@ async fn every_kind_over_a_connection() {
 }
 
 #[tokio::test]
+async fn every_kind_over_http_as_json() {
+    let server = Server::new().add(CalcServer::new(Abacus::default())).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    for wire in ["grpc", "grpc-web", "connect"] {
+        let url = format!("{}?wire={wire}", server.url());
+        exercise(&CalcClient::connect(&url).await.unwrap())
+            .await
+            .unwrap_or_else(|status| panic!("{wire}: {status}"));
+    }
+}
+
+#[tokio::test]
 async fn json_is_an_object_of_arguments_and_a_bare_result() {
     static DIVIDE: ClientMethod = ClientMethod { service: &CALC, index: 1, path: "test.v1.Calc/Divide" };
     let channel = Channel::local(CalcServer::new(Abacus::default()));

@@ -7,10 +7,14 @@ use std::fmt;
 ///
 /// Names are lower case `[0-9a-z_.-]`; values of names that end in `-bin` are any bytes, all others are text of the
 /// characters 20 to 7E. An empty list costs no allocation.
-#[derive(Clone, Default, Eq, PartialEq)]
+#[derive(Clone, Default)]
 pub struct Metadata {
-    entries: Vec<(Box<str>, Bytes)>,
+    /// One word that is null for the usual call: four of these move with every call, and each would be dropped.
+    #[expect(clippy::box_collection, reason = "the indirection is what keeps the empty list small")]
+    entries: Option<Box<Vec<Entry>>>,
 }
+
+type Entry = (Box<str>, Bytes);
 
 /// Why a name or value was refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,7 +27,7 @@ pub struct InvalidMetadata {
 impl Metadata {
     /// An empty list.
     pub const fn new() -> Metadata {
-        Metadata { entries: Vec::new() }
+        Metadata { entries: None }
     }
 
     /// Adds an entry after those that exist; the name is lowered.
@@ -34,7 +38,7 @@ impl Metadata {
         let name = name.to_ascii_lowercase();
         let value = value.into();
         check(&name, &value)?;
-        self.entries.push((name.into_boxed_str(), value));
+        self.push((name.into_boxed_str(), value));
         Ok(())
     }
 
@@ -50,39 +54,59 @@ impl Metadata {
 
     /// Removes every entry of `name`.
     pub fn remove(&mut self, name: &str) {
-        self.entries.retain(|(known, _)| &**known != name);
+        if let Some(entries) = &mut self.entries {
+            entries.retain(|(known, _)| &**known != name);
+        }
     }
 
     /// Appends the entries of `other`.
     pub fn extend(&mut self, other: Metadata) {
-        self.entries.extend(other.entries);
+        match (&mut self.entries, other.entries) {
+            (_, None) => {}
+            (Some(entries), Some(others)) => entries.extend(*others),
+            (none, others) => *none = others,
+        }
     }
 
     /// Every entry, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.entries.iter().map(|(name, value)| (&**name, value))
+        self.entries().iter().map(|(name, value)| (&**name, value))
     }
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries().len()
     }
 
     /// Whether there is no entry.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries().is_empty()
+    }
+
+    #[inline]
+    fn entries(&self) -> &[Entry] {
+        match &self.entries {
+            None => &[],
+            Some(entries) => entries,
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.get_or_insert_default().push(entry);
     }
 
     /// Bytes of the block that [`encode`](Self::encode) writes.
+    #[inline]
     pub fn encoded_len(&self) -> usize {
-        self.entries.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
+        self.entries().iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
     }
 
     /// Writes the block of the native wire: for each entry the length of the name (u8), the length of the value
     /// (u16, little endian), the name, the value.
     pub fn encode(&self, into: &mut BytesMut) {
         into.reserve(self.encoded_len());
-        for (name, value) in &self.entries {
+        for (name, value) in self.entries() {
             into.put_u8(name.len() as u8);
             into.put_u16_le(value.len() as u16);
             into.put_slice(name.as_bytes());
@@ -107,7 +131,7 @@ impl Metadata {
                 let text = format!("more than {entries_max} metadata entries (limit metadata_entries_max)");
                 return Err(InvalidMetadata { text, too_many: true });
             }
-            metadata.entries.push((name.into(), Bytes::copy_from_slice(value)));
+            metadata.push((name.into(), Bytes::copy_from_slice(value)));
             block = &rest[name_len + value_len..];
         }
         if block.is_empty() { Ok(metadata) } else { Err(invalid("a metadata block is cut short")) }
@@ -134,6 +158,14 @@ fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
     }
     Ok(())
 }
+
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Metadata) -> bool {
+        self.entries() == other.entries()
+    }
+}
+
+impl Eq for Metadata {}
 
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -44,6 +44,20 @@ impl Outbox {
         }
     }
 
+    /// Appends the head of a frame and its payload, with room made once for both.
+    #[inline]
+    pub fn put_with<const N: usize>(&mut self, head: &[u8; N], payload: &Bytes) {
+        if payload.len() <= COPY_MAX {
+            let tail = self.tail();
+            tail.reserve(N + payload.len());
+            tail.extend_from_slice(head);
+            tail.extend_from_slice(payload);
+        } else {
+            self.tail().extend_from_slice(head);
+            self.chain(payload.clone());
+        }
+    }
+
     fn chain(&mut self, payload: Bytes) {
         if !self.tail.is_empty() {
             let part = self.tail.split().freeze();

@@ -234,8 +234,12 @@ pub trait ServerWire: Send {
     /// Asks the peer for a sign of life.
     fn ping(&mut self, out: &mut Outbox);
 
-    /// Tells the peer that no further call will be taken; `reason` is for people.
+    /// Tells the peer to begin no further call; `reason` is for people. Calls that were under way to this side
+    /// are still taken.
     fn drain(&mut self, reason: &str, out: &mut Outbox);
+
+    /// Refuses the calls that come from now on: the peer has had time to hear of the [drain](Self::drain).
+    fn refuse(&mut self);
 
     /// Bytes that this side may send of a new stream before it gets credit.
     fn send_window(&self) -> u32;

@@ -18,7 +18,6 @@ use switchboard_wire::{MethodInfo, ServiceInfo};
 #[derive(Debug)]
 pub struct Call {
     pub(crate) method: u16,
-    pub(crate) codec: Codec,
     pub(crate) body: RequestBody,
     pub(crate) cx: Cx,
 }
@@ -48,6 +47,7 @@ pub(crate) enum ReplyBody {
 
 /// What a handler knows of its call beside the messages, and what it adds to the reply.
 pub struct Cx {
+    codec: Codec,
     pub(crate) peer: Arc<Peer>,
     pub(crate) service: &'static ServiceInfo,
     pub(crate) method: &'static MethodInfo,
@@ -89,8 +89,10 @@ pub struct Peer {
 
 impl Call {
     /// A call of the method with this index in its service.
-    pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, cx: Cx) -> Call {
-        Call { method, codec, body, cx }
+    #[inline]
+    pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, mut cx: Cx) -> Call {
+        cx.codec = codec;
+        Call { method, body, cx }
     }
 
     /// Index of the method in [`ServiceInfo::methods`].
@@ -102,7 +104,7 @@ impl Call {
     /// How the messages are written, and how the reply is to be.
     #[inline]
     pub fn codec(&self) -> Codec {
-        self.codec
+        self.cx.codec
     }
 
     /// Everything that is not a message.
@@ -162,7 +164,21 @@ impl Cx {
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
-        Cx { peer, service, method, deadline, metadata, reply: Place::Here(ReplyCell::default()) }
+        Cx {
+            codec: Codec::Proto,
+            peer,
+            service,
+            method,
+            deadline,
+            metadata,
+            reply: Place::Here(ReplyCell::default()),
+        }
+    }
+
+    /// How the messages are written, and how the reply is to be.
+    #[inline]
+    pub fn codec(&self) -> Codec {
+        self.codec
     }
 
     /// What the caller added to the call.

@@ -238,13 +238,13 @@ impl Begin {
 
 /// The options that every kind of call has.
 macro_rules! call_options {
-    ($name:ident $(<$($type:ident),*>)?) => {
+    ($name:ident $(<$($type:ident),*>)?, $($begin:ident).+) => {
         impl $(<$($type),*>)? $name $(<$($type),*>)? {
             /// Ends the call with `DeadlineExceeded` after `timeout`, counted from now on. Sent to the server, which
             /// stops as well. A handler's calls never outlive the call that it serves.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
-                self.begin.timeout = Some(timeout);
+                self.$($begin).+.timeout = Some(timeout);
                 self
             }
 
@@ -252,14 +252,14 @@ macro_rules! call_options {
             /// `message_bytes_max` holds as well and is what keeps larger ones from being read at all.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
-                self.begin.reply_bytes_max = bytes;
+                self.$($begin).+.reply_bytes_max = bytes;
                 self
             }
 
             /// Adds metadata; a refused name or value fails the call.
             #[must_use = "a call does nothing until it is awaited"]
             pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> Self {
-                self.begin.meta(name, value);
+                self.$($begin).+.meta(name, value);
                 self
             }
         }

@@ -4,12 +4,14 @@
 //! [`dispatch`] hands each call to the same handlers that the native wire reaches. Health and reflection are
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
-//! Not spoken: the text mode of gRPC-Web, and gRPC proper on HTTP/1.1, which is answered with status 505.
+//! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
+//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
 //!
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
-//! asks for, the two of the erased handler, and the metadata that the caller sent. hyper and `connectrpc` add
+//! asks for, the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the
+//! metadata that the caller sent. hyper and `connectrpc` add
 //! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
 //! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
 //! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
@@ -25,16 +27,20 @@
 //!
 //! `message_bytes_max` bounds messages both compressed and not; `metadata_bytes_max` the list of headers;
 //! `calls_max` (1000 at most) the streams of an HTTP/2 connection; `idle_timeout` the silence after which
-//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, and the time that an HTTP/1.1 request head may
-//! take.
+//! HTTP/2 peers are pinged and HTTP/1.1 connections closed, between requests and within a body, and the time that
+//! an HTTP/1.1 request head may take; `connection_age` the time after which a connection is told to end.
 
+mod asked;
 mod body;
 mod connection;
 pub(crate) mod convert;
 mod dispatch;
+mod refusal;
 mod replies;
 mod requests;
+mod reword;
 mod standard;
+mod text;
 mod ticket;
 mod trailers;
 

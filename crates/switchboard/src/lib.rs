@@ -28,6 +28,8 @@ pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,
     ServerStreamCall, UnaryCall, Upload,
 };
+#[cfg(feature = "proto")]
+pub use codec::Encoded;
 pub use error::Error;
 pub use limits::{Limit, Limits};
 pub use metrics::{MethodStats, ServerStats};

@@ -4,7 +4,11 @@
 //! and where each came from.
 
 use crate::Error;
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 /// The limits in force somewhere.
 #[derive(Clone, Debug)]
@@ -88,6 +92,7 @@ macro_rules! limits {
 
 limits! {
     CallsMax "calls_max" Count 10_000 1..=1_000_000 "calls in flight on one connection; more are refused";
+    ConnectionAge "connection_age" Milliseconds 0 0..=2_592_000_000 "time after which a connection is told to end, give or take a tenth; its calls then get drain_timeout; 0: never";
     ConnectionsMax "connections_max" Count 100_000 1..=10_000_000 "connections of one server; more are closed at once";
     DrainTimeout "drain_timeout" Milliseconds 30_000 0..=86_400_000 "time that calls get to end when the server stops";
     IdleTimeout "idle_timeout" Milliseconds 300_000 100..=86_400_000 "silence after which a connection is asked for a sign of life";
@@ -159,6 +164,15 @@ impl Limits {
 
     fn duration(&self, limit: Limit) -> Duration {
         Duration::from_millis(self.get(limit))
+    }
+
+    /// The age at which one connection is to end, if there is a limit.
+    ///
+    /// Not the same for all: connections that began together, after a restart, do not come back together.
+    pub(crate) fn connection_age(&self) -> Option<Duration> {
+        let age = self.duration(Limit::ConnectionAge);
+        let random = RandomState::new().hash_one(age) % 1024;
+        (!age.is_zero()).then(|| age.mul_f64(0.9 + 0.2 * random as f64 / 1024.0))
     }
 
     pub(crate) fn drain_timeout(&self) -> Duration {

@@ -128,3 +128,22 @@ async fn call_limits_its_replies() {
     }
     soon(seen.until(|seen| seen.hanging() == 0)).await;
 }
+
+#[tokio::test]
+async fn old_connections_are_told_to_end() {
+    let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let running = server.limit(Limit::ConnectionAge, 100).start().await.unwrap();
+    let mut raw = Raw::open(&running).await;
+    let away = raw.expect().await;
+    assert_eq!(away.kind, GO_AWAY);
+    assert!(String::from_utf8_lossy(&away.body).contains("connection_age"), "{away:?}");
+    assert_eq!(soon(raw.next()).await, None);
+    // Callers of a channel notice nothing: the next call has a new connection.
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    soon(async {
+        while running.stats().accepted < 4 {
+            call::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8; 10]).await.unwrap();
+        }
+    })
+    .await;
+}

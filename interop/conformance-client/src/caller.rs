@@ -57,22 +57,28 @@ pub async fn make(job: &Job) -> Result<Seen> {
     Ok(seen)
 }
 
+/// Notes why the call failed, which is no failure of the job.
+fn ended(seen: &mut Seen, status: &Status) -> Result<()> {
+    failed(seen, status);
+    Ok(())
+}
+
 async fn server_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Seen) -> Result<()> {
     let call = with(job, client.server_stream(message::<ServerStreamRequest>(job)?));
     let mut replies = match call.await {
         Ok(replies) => replies,
-        Err(status) => return Ok(failed(seen, &status)),
+        Err(status) => return ended(seen, &status),
     };
     let give_up = sleep_until_cancel(job);
     tokio::pin!(give_up);
     loop {
         if Some(seen.payloads.len()) == responses_before_cancel(job) {
-            return Ok(failed(seen, &given_up()));
+            return ended(seen, &given_up());
         }
         tokio::select! {
             biased;
             more = received(seen, &mut replies, |reply| reply.payload.into_option()) => if !more { return Ok(()) },
-            () = &mut give_up => return Ok(failed(seen, &given_up())),
+            () = &mut give_up => return ended(seen, &given_up()),
         }
     }
 }
@@ -80,7 +86,7 @@ async fn server_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut 
 async fn client_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Seen) -> Result<()> {
     let upload = match with(job, client.client_stream()).await {
         Ok(upload) => upload,
-        Err(status) => return Ok(failed(seen, &status)),
+        Err(status) => return ended(seen, &status),
     };
     let requests = messages::<ClientStreamRequest>(job)?;
     let count = requests.len();
@@ -92,7 +98,7 @@ async fn client_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut 
         }
     }
     if cancels_before_close(job) {
-        return Ok(failed(seen, &given_up()));
+        return ended(seen, &given_up());
     }
     let outcome = unless_given_up(job, upload.finish()).await;
     replied(seen, outcome, |reply| reply.payload.into_option());
@@ -102,7 +108,7 @@ async fn client_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut 
 async fn bidi_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Seen) -> Result<()> {
     let (sender, mut replies) = match with(job, client.bidi_stream()).await {
         Ok(both) => both,
-        Err(status) => return Ok(failed(seen, &status)),
+        Err(status) => return ended(seen, &status),
     };
     let requests = messages::<BidiStreamRequest>(job)?;
     let count = requests.len();
@@ -117,12 +123,12 @@ async fn bidi_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Se
                 return Ok(());
             }
             if Some(seen.payloads.len()) == responses_before_cancel(job) {
-                return Ok(failed(seen, &given_up()));
+                return ended(seen, &given_up());
             }
         }
     }
     if cancels_before_close(job) {
-        return Ok(failed(seen, &given_up()));
+        return ended(seen, &given_up());
     }
     sender.finish();
     let give_up = sleep_until_cancel(job);
@@ -131,10 +137,10 @@ async fn bidi_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Se
         tokio::select! {
             biased;
             more = received(seen, &mut replies, |reply| reply.payload.into_option()) => if !more { return Ok(()) },
-            () = &mut give_up => return Ok(failed(seen, &given_up())),
+            () = &mut give_up => return ended(seen, &given_up()),
         }
         if Some(seen.payloads.len()) == responses_before_cancel(job) {
-            return Ok(failed(seen, &given_up()));
+            return ended(seen, &given_up());
         }
     }
 }

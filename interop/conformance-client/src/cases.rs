@@ -174,7 +174,7 @@ async fn unimplemented(client: &TestServiceClient, method: &'static ClientMethod
 }
 
 fn payload(size: usize) -> Payload {
-    Payload { body: Bytes::from(vec![0; size]).into(), ..Default::default() }
+    Payload { body: Bytes::from(vec![0; size]), ..Default::default() }
 }
 
 fn large() -> SimpleRequest {

@@ -12,7 +12,7 @@ const URL: &str = "type.googleapis.com/";
 pub fn failed(seen: &mut Seen, status: &Status) {
     let details = status.details().iter().map(|detail| Packed {
         type_url: format!("{URL}{}", detail.type_name),
-        value: detail.value.clone().into(),
+        value: detail.value.clone(),
         ..Default::default()
     });
     seen.error = MessageField::some(Error {

@@ -77,7 +77,7 @@ impl ConformanceService for Obedient {
             out.send(ServerStreamResponse { payload: MessageField::some(payload), ..Default::default() })
                 .await?;
         }
-        definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen)))
+        definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen.as_ref())))
     }
 
     async fn bidi_stream(
@@ -122,7 +122,7 @@ impl ConformanceService for Obedient {
             out.send(BidiStreamResponse { payload: MessageField::some(payload), ..Default::default() })
                 .await?;
         }
-        definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen)))
+        definition.error.into_option().map_or(Ok(()), |error| Err(status(error, seen.as_ref())))
     }
 }
 
@@ -137,17 +137,17 @@ async fn one(
     add_metadata(cx, &definition.response_headers, &definition.response_trailers)?;
     pause(definition.response_delay_ms).await;
     match definition.response {
-        Some(Response::Error(error)) => Err(status(*error, Some(seen))),
+        Some(Response::Error(error)) => Err(status(*error, Some(&seen))),
         Some(Response::ResponseData(data)) => Ok(payload(data, Some(seen))),
         None => Ok(payload(Bytes::new(), Some(seen))),
     }
 }
 
 /// The error as it was ordered; `seen` is added to its details if no message carried it.
-fn status(error: Error, seen: Option<RequestInfo>) -> Status {
+fn status(error: Error, seen: Option<&RequestInfo>) -> Status {
     let code = Code::from_number(error.code.to_i32() as u16);
     let mut status = Status::new(code, error.message.unwrap_or_default());
-    for detail in error.details.into_iter().chain(seen.as_ref().map(any)) {
+    for detail in error.details.into_iter().chain(seen.map(any)) {
         let name = detail.type_url.rsplit('/').next().unwrap_or_default();
         status = status.with_detail(name, detail.value.clone());
     }

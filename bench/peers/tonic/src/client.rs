@@ -59,7 +59,10 @@ fn worker(address: &str, callers: usize, bytes: usize, begin: Instant, end: Inst
                         request.set_timeout(TIMEOUT);
                         let codec = ProstCodec::<Echo, Echo>::default();
                         let reply = client.unary(request, path.clone(), codec).await.expect("an answer");
-                        assert_eq!(reply.into_inner().payload.map_or(0, |payload| payload.len()), payload.len());
+                        assert_eq!(
+                            reply.into_inner().payload.map_or(0, |payload| payload.len()),
+                            payload.len()
+                        );
                         let now = Instant::now();
                         if now >= begin && now < end {
                             taken.borrow_mut().push((now - from).as_micros() as u32);

@@ -65,8 +65,8 @@ impl Load for Echo {
     }
 
     fn caller(&self, client: &BenchClient) -> EchoCaller {
-        let request =
-            EchoMessage { payload: Some(Bytes::copy_from_slice(&self.payload)), ..Default::default() };
+        // One payload for all, as for the floor: its callers do not have one each either.
+        let request = EchoMessage { payload: Some(self.payload.clone()), ..Default::default() };
         EchoCaller { client: client.clone(), request }
     }
 
@@ -121,9 +121,10 @@ struct MessageCaller {
 
 impl Caller for MessageCaller {
     async fn call(&mut self) -> Result<(), String> {
-        let reply = self.client.message(&self.request).timeout(TIMEOUT).await;
+        let reply = self.client.message(&self.request).encoded().timeout(TIMEOUT).await;
         let reply = reply.map_err(|status| status.to_string())?;
-        if reply.field1 == "OK" && reply.field2 == 100 && reply.field103 == self.request.field103 {
+        let reply = reply.view().map_err(|status| status.to_string())?;
+        if reply.field1 == "OK" && reply.field2 == 100 && reply.field103 == self.request.field103.as_deref() {
             return Ok(());
         }
         Err(format!("a wrong reply: field1 {:?}, field2 {}", reply.field1, reply.field2))

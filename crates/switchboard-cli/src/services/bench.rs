@@ -1,7 +1,7 @@
 //! What `switchboard bench` calls.
 
-use super::proto::bench::{Bench, BenchmarkMessage, EchoMessage};
-use switchboard::{Cx, Receiver, Result, Sender};
+use super::proto::bench::{Bench, BenchmarkMessage, BenchmarkMessageView, EchoMessage};
+use switchboard::{Cx, Encoded, Receiver, Result, Sender};
 
 /// The benchmark's service.
 #[derive(Debug)]
@@ -12,11 +12,15 @@ impl Bench for BenchService {
         Ok(message)
     }
 
-    async fn message(&self, mut message: BenchmarkMessage, _: &Cx) -> Result<BenchmarkMessage> {
-        message.field1.clear();
-        message.field1.push_str("OK");
+    /// Changes the view in place and encodes it: the reply is never built.
+    async fn message(
+        &self,
+        mut message: BenchmarkMessageView<'_>,
+        cx: &Cx,
+    ) -> Result<Encoded<BenchmarkMessage>> {
+        message.field1 = "OK";
         message.field2 = 100;
-        Ok(message)
+        Encoded::of_view(&message, cx)
     }
 
     async fn stream(&self, input: Receiver<EchoMessage>, _: &Cx, out: Sender<EchoMessage>) -> Result<()> {

@@ -201,6 +201,7 @@ impl Pair {
             6 if !self.drained && choices.one_in(16) => {
                 self.drained = true;
                 self.server.drain("upgrade", out);
+                self.server.refuse();
                 let status = Status::unavailable("upgrade").with_origin(Origin::Peer).with_retry(Retry::Safe);
                 ClientEvent::GoAway { status }
             }

@@ -1,6 +1,6 @@
 //! The native wire as a client speaks it.
 
-use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
+use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, Status,
     wire::{CallId, ClientEvent, Codec},
@@ -81,19 +81,23 @@ impl Client {
         flags |= if open.more { 0 } else { flag::END };
         flags |= if first.is_some() { flag::MESSAGE } else { 0 };
         flags |= if open.oneway { flag::ONEWAY } else { 0 };
-        let tail = out.tail();
         let len = (CALL_FIXED + metadata_len + message_len) as u32;
-        Header { len, kind: kind::CALL, flags, aux: open.method, id }.put(tail);
-        let mut fixed = [0u8; CALL_FIXED];
+        let mut start = [0u8; HEADER_LEN + CALL_FIXED];
+        let (header, fixed) = start.split_at_mut(HEADER_LEN);
+        header.copy_from_slice(&Header { len, kind: kind::CALL, flags, aux: open.method, id }.bytes());
         fixed[..4].copy_from_slice(&timeout_ms(open.timeout).to_le_bytes());
         fixed[4] = open.codec as u8;
         fixed[6..].copy_from_slice(&(metadata_len as u16).to_le_bytes());
-        tail.extend_from_slice(&fixed);
-        if metadata_len > 0 {
-            open.metadata.encode(tail);
-        }
-        if let Some(first) = first {
-            out.put(first);
+        match first {
+            Some(first) if metadata_len == 0 => out.put_with(&start, first),
+            first => {
+                let tail = out.tail();
+                tail.extend_from_slice(&start);
+                open.metadata.encode(tail);
+                if let Some(first) = first {
+                    out.put(first);
+                }
+            }
         }
         Ok(())
     }
@@ -151,7 +155,7 @@ impl Client {
         let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
         if header.has(flag::COMPRESSED) {
             // Not taken here: `recv` says why.
-            input.unskip(frame::HEADER_LEN);
+            input.unskip(HEADER_LEN);
             return None;
         }
         Some((header.id, input.take(header.len as usize)))

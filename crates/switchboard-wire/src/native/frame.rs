@@ -73,13 +73,18 @@ pub(super) struct Header {
 impl Header {
     #[inline(always)]
     pub(super) fn put(self, tail: &mut BytesMut) {
+        tail.extend_from_slice(&self.bytes());
+    }
+
+    #[inline(always)]
+    pub(super) fn bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0u8; HEADER_LEN];
         bytes[..4].copy_from_slice(&self.len.to_le_bytes());
         bytes[4] = self.kind;
         bytes[5] = self.flags;
         bytes[6..8].copy_from_slice(&self.aux.to_le_bytes());
         bytes[8..].copy_from_slice(&self.id.to_le_bytes());
-        tail.extend_from_slice(&bytes);
+        bytes
     }
 
     #[inline(always)]

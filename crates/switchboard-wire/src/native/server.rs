@@ -22,6 +22,7 @@ pub struct Server {
     peer: PeerSettings,
     greeted: bool,
     draining: bool,
+    refusing: bool,
 }
 
 impl Server {
@@ -35,6 +36,7 @@ impl Server {
             peer: PeerSettings::default(),
             greeted: false,
             draining: false,
+            refusing: false,
         }
     }
 
@@ -99,7 +101,7 @@ impl Server {
 
     #[inline]
     fn head_of(&self, header: Header, fixed: [u8; CALL_FIXED], metadata: &[u8]) -> Result<Head, Status> {
-        if self.draining {
+        if self.refusing {
             return Err(Status::unavailable("the server is going away").with_retry(crate::Retry::Safe));
         }
         let method = match self.methods.get(usize::from(header.aux)) {
@@ -209,7 +211,7 @@ impl ServerWire for Server {
             let method = *self.methods.get(usize::from(header.aux))?.as_ref()?.as_ref().ok()?;
             let codec = Codec::from_number(fixed[4])?;
             // Encoding, metadata and every other flag are for `recv`.
-            let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.draining;
+            let usual = fixed[5..] == [0; 3] && header.flags == flag::END | flag::MESSAGE && !self.refusing;
             let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
             let fits = body.len() - CALL_FIXED <= self.table.message_bytes_max(method, max) as usize;
             (usual && fits).then_some((method, codec, timeout_ms))
@@ -285,8 +287,8 @@ impl ServerWire for Server {
 
     #[inline]
     fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        Header { len: item.len() as u32, kind: kind::REPLY, flags: flag::END, aux: 0, id }.put(out.tail());
-        out.put(item);
+        let header = Header { len: item.len() as u32, kind: kind::REPLY, flags: flag::END, aux: 0, id };
+        out.put_with(&header.bytes(), item);
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox) {
@@ -321,6 +323,10 @@ impl ServerWire for Server {
             Header { len, kind: kind::GO_AWAY, flags: 0, aux, id: 0 }.put(tail);
             tail.extend_from_slice(reason.as_bytes());
         }
+    }
+
+    fn refuse(&mut self) {
+        self.refusing = true;
     }
 
     fn send_window(&self) -> u32 {

@@ -192,8 +192,13 @@ fn wrong_calls_get_a_status_and_the_connection_lives() {
     pair.server.drain("upgrade", &mut pair.to_client);
     assert!(pair.at_client().iter().any(|event| matches!(event, ClientEvent::GoAway { status }
         if status.message() == "upgrade" && status.retry() == Retry::Safe)));
-    pair.client.open(3, Pair::call(&metadata), None, &mut pair.to_server).unwrap();
-    assert!(matches!(&pair.at_server()[..], [ServerEvent::Refused { id: 3, status }]
+    pair.client.method(1, "calc.Calc/Add", &mut pair.to_server);
+    let call = Open { method: 1, ..Pair::call(&metadata) };
+    pair.client.open(3, call, None, &mut pair.to_server).unwrap();
+    assert!(matches!(&pair.at_server()[..], [ServerEvent::Open { id: 3, .. }]), "it was under way");
+    pair.server.refuse();
+    pair.client.open(4, call, None, &mut pair.to_server).unwrap();
+    assert!(matches!(&pair.at_server()[..], [ServerEvent::Refused { id: 4, status }]
         if status.code() == Code::Unavailable));
 }
 

@@ -5,7 +5,7 @@
 
 use crate::{Metadata, Status, stream::Queue};
 use bytes::Bytes;
-use std::{sync::Arc, task::Waker, time::Instant};
+use std::{mem, sync::Arc, task::Waker, time::Instant};
 
 /// Bits of the place: a million calls in flight.
 const PLACE_BITS: u32 = 20;
@@ -14,33 +14,38 @@ const PLACE_BITS: u32 = 20;
 pub(super) struct Calls {
     places: Vec<Place>,
     free: Vec<u32>,
-    len: usize,
 }
 
-struct Place {
+/// One cache line.
+pub(super) struct Place {
     generation: u16,
-    entry: Option<Entry>,
-}
-
-pub(super) struct Entry {
     pub(super) deadline: Option<Instant>,
     pub(super) state: State,
 }
 
+/// How far a call is; the usual ones are small and moved as little as can be.
 pub(super) enum State {
-    /// Waits for its only reply, or has it and its caller was woken.
-    Unary(Unary),
+    /// There is no call.
+    Free,
+    /// A call that waits for its only reply, and its caller.
+    Waiting(Waker),
+    /// The usual answer: a message and nothing beside it. Its caller was woken.
+    Answered(Bytes),
+    /// A call with one reply of which came anything else.
+    Unusual(Box<Unusual>),
+    /// Nothing comes back.
+    Oneway,
     /// Messages go both ways until both ends have ended.
-    Stream(Stream),
+    Stream(Box<Stream>),
 }
 
-/// Parts are put here as they come; `end` comes last.
+/// Parts of an answer are put here as they come; `end` comes last.
 #[derive(Default)]
-pub(super) struct Unary {
+pub(super) struct Unusual {
     pub(super) waker: Option<Waker>,
     pub(super) item: Option<Bytes>,
-    pub(super) head: Option<Box<Metadata>>,
-    pub(super) trailers: Option<Box<Metadata>>,
+    pub(super) head: Metadata,
+    pub(super) trailers: Metadata,
     pub(super) end: Option<Result<(), Status>>,
 }
 
@@ -54,66 +59,86 @@ pub(super) struct Stream {
 /// What came back for a unary call.
 pub(super) struct Answer {
     pub(super) item: Bytes,
-    pub(super) head: Option<Box<Metadata>>,
-    pub(super) trailers: Option<Box<Metadata>>,
+    pub(super) head: Metadata,
+    pub(super) trailers: Metadata,
 }
 
 impl Calls {
+    /// Finds a place for a call; its number.
     #[inline]
-    pub(super) fn insert(&mut self, entry: Entry) -> u32 {
-        self.len += 1;
+    pub(super) fn insert(&mut self, state: State) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, entry: None });
+            self.places.push(Place { generation: 0, deadline: None, state: State::Free });
             self.places.len() as u32 - 1
         });
         let place = &mut self.places[at as usize];
-        place.entry = Some(entry);
+        place.state = state;
         at | u32::from(place.generation) << PLACE_BITS
     }
 
-    fn place(&mut self, id: u32) -> Option<&mut Place> {
+    /// The place of a call in flight.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Place> {
+        let place = self.places.get_mut((id & ((1 << PLACE_BITS) - 1)) as usize)?;
+        (u32::from(place.generation) == id >> PLACE_BITS && !matches!(place.state, State::Free))
+            .then_some(place)
+    }
+
+    /// Takes a call out; its place is for the next one.
+    #[inline]
+    pub(super) fn remove(&mut self, id: u32) -> Option<State> {
+        let place = self.get_mut(id)?;
+        place.generation = (place.generation + 1) % (1 << (32 - PLACE_BITS));
+        place.deadline = None;
+        let state = mem::replace(&mut place.state, State::Free);
+        self.free.push(id & ((1 << PLACE_BITS) - 1));
+        Some(state)
+    }
+
+    /// Takes a call out if it has the usual answer.
+    #[inline(always)]
+    pub(super) fn take_answered(&mut self, id: u32) -> Option<Bytes> {
         let at = id & ((1 << PLACE_BITS) - 1);
         let place = self.places.get_mut(at as usize)?;
-        (u32::from(place.generation) == id >> PLACE_BITS).then_some(place)
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Entry> {
-        self.place(id)?.entry.as_mut()
-    }
-
-    #[inline]
-    pub(super) fn remove(&mut self, id: u32) -> Option<Entry> {
-        let place = self.place(id)?;
-        let entry = place.entry.take()?;
-        place.generation = (place.generation + 1) % (1 << (32 - PLACE_BITS));
-        self.len -= 1;
-        self.free.push(id & ((1 << PLACE_BITS) - 1));
-        Some(entry)
-    }
-
-    /// As [`remove`](Self::remove), for a call of which nothing is wanted any more.
-    #[inline]
-    pub(super) fn discard(&mut self, id: u32) {
-        let Some(place) = self.place(id) else { return };
-        if place.entry.is_some() {
-            place.entry = None;
-            place.generation = (place.generation + 1) % (1 << (32 - PLACE_BITS));
-            self.len -= 1;
-            self.free.push(id & ((1 << PLACE_BITS) - 1));
+        let State::Answered(item) = &mut place.state else { return None };
+        if u32::from(place.generation) != id >> PLACE_BITS {
+            return None;
         }
+        let item = mem::take(item);
+        place.generation = (place.generation + 1) % (1 << (32 - PLACE_BITS));
+        place.deadline = None;
+        place.state = State::Free;
+        self.free.push(at);
+        Some(item)
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.places.len() - self.free.len()
     }
 
     /// Every call in flight.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
-        self.places.iter_mut().enumerate().filter_map(|(at, place)| {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Place)> {
+        let in_flight = |(_, place): &(usize, &mut Place)| !matches!(place.state, State::Free);
+        self.places.iter_mut().enumerate().filter(in_flight).map(|(at, place)| {
             let id = at as u32 | u32::from(place.generation) << PLACE_BITS;
-            place.entry.as_mut().map(|entry| (id, entry))
+            (id, place)
         })
+    }
+}
+
+impl State {
+    /// The parts of an answer that is more than one message; none if the call is of another kind or has its answer.
+    pub(super) fn unusual(&mut self) -> Option<&mut Unusual> {
+        if let State::Waiting(_) = self
+            && let State::Waiting(waker) = mem::replace(self, State::Oneway)
+        {
+            *self = State::Unusual(Box::new(Unusual { waker: Some(waker), ..Unusual::default() }));
+        }
+        match self {
+            State::Unusual(parts) if parts.end.is_none() => Some(parts),
+            _ => None,
+        }
     }
 }
 
@@ -123,14 +148,23 @@ mod tests {
 
     #[test]
     fn late_numbers_do_not_reach_the_successor() {
-        let entry = || Entry { deadline: None, state: State::Unary(Unary::default()) };
+        let waiting = || State::Waiting(Waker::noop().clone());
         let mut calls = Calls::default();
-        let first = calls.insert(entry());
+        let first = calls.insert(waiting());
         assert!(calls.remove(first).is_some());
-        let second = calls.insert(entry());
+        let second = calls.insert(waiting());
         assert_ne!(first, second);
         assert!(calls.get_mut(first).is_none() && calls.remove(first).is_none());
-        assert!(calls.get_mut(second).is_some());
+        assert!(calls.take_answered(second).is_none(), "it has no answer yet");
+        calls.get_mut(second).unwrap().state = State::Answered(Bytes::from_static(b"a"));
+        assert!(calls.take_answered(first).is_none());
         assert_eq!(calls.len(), 1);
+        assert_eq!(calls.take_answered(second).unwrap(), "a");
+        assert_eq!((calls.len(), calls.iter_mut().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_one_cache_line() {
+        assert_eq!(size_of::<Place>(), 64);
     }
 }

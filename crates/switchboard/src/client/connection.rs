@@ -6,7 +6,7 @@
 
 use super::{
     Channel, ClientMethod, Way,
-    calls::{Answer, Calls, Entry, State, Stream, Unary},
+    calls::{Answer, Calls, State, Stream},
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
@@ -19,6 +19,7 @@ use bytes::{Bytes, BytesMut};
 use std::{
     future::Future,
     io::IoSlice,
+    mem,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -151,16 +152,14 @@ impl Connection {
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
     #[inline]
     pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
-        let state = State::Unary(Unary { waker: Some(waker.clone()), ..Unary::default() });
         let mut inner = self.lock();
-        inner.open(request, Some(message), false, false, state)
+        inner.open(request, Some(message), false, false, || State::Waiting(waker.clone()))
     }
 
     /// Sends a one-way call.
     pub(super) fn oneway(&self, request: &Request<'_>, message: &Bytes) -> Result<()> {
         let mut inner = self.lock();
-        let state = State::Unary(Unary::default());
-        let id = inner.open(request, Some(message), false, true, state)?;
+        let id = inner.open(request, Some(message), false, true, || State::Oneway)?;
         inner.calls.remove(id);
         Ok(())
     }
@@ -176,7 +175,7 @@ impl Connection {
         let mut inner = self.lock();
         let credit = i64::from(inner.wire.send_window());
         let more = outbound.is_some();
-        let state = State::Stream(Stream { inbound: inbound.clone(), outbound, credit });
+        let state = || State::Stream(Box::new(Stream { inbound: inbound.clone(), outbound, credit }));
         let id = inner.open(request, message, more, false, state)?;
         drop(inner);
         // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
@@ -190,45 +189,49 @@ impl Connection {
     /// The reply to a unary call that succeeded without metadata, if it is there; its number is free then.
     #[inline(always)]
     pub(super) fn take_plain_reply(&self, id: CallId) -> Option<Bytes> {
-        let mut inner = self.lock();
-        let Some(Entry { state: State::Unary(call), .. }) = inner.calls.get_mut(id) else { return None };
-        if !matches!(call.end, Some(Ok(()))) || call.head.is_some() || call.trailers.is_some() {
-            return None;
-        }
-        let item = call.item.take()?;
-        inner.calls.discard(id);
-        Some(item)
+        self.lock().calls.take_answered(id)
     }
 
     /// The answer to a unary call, once it is there.
     #[inline]
     pub(super) fn poll_unary(&self, id: CallId, cx: &Context<'_>) -> Poll<Result<Answer>> {
         let mut inner = self.lock();
-        let Some(Entry { state: State::Unary(call), .. }) = inner.calls.get_mut(id) else {
+        let Some(place) = inner.calls.get_mut(id) else {
             return Poll::Ready(Err(Status::internal("a call lost its place")));
         };
-        let answer = match call.end.take() {
-            None => {
-                if !call.waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    call.waker = Some(cx.waker().clone());
-                }
-                return Poll::Pending;
-            }
-            Some(Err(status)) => Err(status),
-            Some(Ok(())) => match call.item.take() {
-                Some(item) => Ok(Answer { item, head: call.head.take(), trailers: call.trailers.take() }),
-                None => Err(Status::internal("the server ended a unary call without a reply")),
-            },
+        let waker = match &mut place.state {
+            State::Waiting(waker) => Some(waker),
+            State::Unusual(parts) if parts.end.is_none() => parts.waker.as_mut(),
+            _ => None,
         };
-        inner.calls.remove(id);
-        Poll::Ready(answer)
+        if let Some(waker) = waker {
+            waker.clone_from(cx.waker());
+            return Poll::Pending;
+        }
+        let parts = match inner.calls.remove(id) {
+            Some(State::Answered(item)) => {
+                return Poll::Ready(Ok(Answer { item, head: Metadata::new(), trailers: Metadata::new() }));
+            }
+            Some(State::Unusual(parts)) => *parts,
+            _ => {
+                return Poll::Ready(Err(Status::internal(
+                    "a call of another kind was polled as a unary one",
+                )));
+            }
+        };
+        Poll::Ready(match (parts.end, parts.item) {
+            (Some(Err(status)), _) => Err(status),
+            (_, Some(item)) => Ok(Answer { item, head: parts.head, trailers: parts.trailers }),
+            (_, None) => Err(Status::internal("the server ended a unary call without a reply")),
+        })
     }
 
     /// Gives up on a call; nothing when it has ended.
     pub(super) fn cancel(&self, id: CallId) {
         let mut inner = self.lock();
         match inner.calls.remove(id) {
-            None | Some(Entry { state: State::Unary(Unary { end: Some(_), .. }), .. }) => {}
+            None | Some(State::Answered(_)) => {}
+            Some(State::Unusual(parts)) if parts.end.is_some() => {}
             Some(_) => {
                 let Inner { wire, out, .. } = &mut *inner;
                 wire.cancel(id, out);
@@ -246,7 +249,7 @@ impl Inner {
         message: Option<&Bytes>,
         more: bool,
         oneway: bool,
-        state: State,
+        state: impl FnOnce() -> State,
     ) -> Result<CallId> {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
@@ -259,7 +262,7 @@ impl Inner {
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         let method = self.number_of(request.method)?;
-        let id = self.calls.insert(Entry { deadline: None, state });
+        let id = self.calls.insert(state());
         let (codec, timeout) = (request.codec, request.timeout);
         let open = Open { method, codec, timeout, metadata: request.metadata, oneway, more };
         if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
@@ -302,18 +305,25 @@ impl Inner {
     /// Puts a reply where its caller looks for it.
     #[inline(always)]
     fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
-        match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-            // What comes after the end is the server's mistake, or was refused here.
-            Some(State::Unary(call)) if call.end.is_none() => {
-                call.item = Some(item);
-                call.end = Some(Ok(()));
-                wake.extend(call.waker.take());
+        let Some(place) = self.calls.get_mut(id) else { return };
+        match &mut place.state {
+            State::Waiting(_) => {
+                if let State::Waiting(waker) = mem::replace(&mut place.state, State::Answered(item)) {
+                    wake.push(waker);
+                }
             }
-            Some(State::Stream(stream)) => {
+            State::Stream(stream) => {
                 stream.inbound.push_now(item);
                 self.end_stream(id, Ok(Metadata::new()));
             }
-            Some(State::Unary(_)) | None => {}
+            state => {
+                // What comes after the end is the server's mistake, or was refused here.
+                if let Some(parts) = state.unusual() {
+                    parts.item = Some(item);
+                    parts.end = Some(Ok(()));
+                    wake.extend(parts.waker.take());
+                }
+            }
         }
     }
 
@@ -323,14 +333,17 @@ impl Inner {
         match event {
             ClientEvent::Reply { id, item } => self.reply(id, item, wake),
             ClientEvent::Head { id, metadata } => {
-                match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-                    Some(State::Unary(call)) => call.head = Some(Box::new(metadata)),
+                match self.calls.get_mut(id).map(|place| &mut place.state) {
                     Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
+                    Some(state) => {
+                        if let Some(parts) = state.unusual() {
+                            parts.head = metadata;
+                        }
+                    }
                     None => {}
                 }
             }
-            ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
-                Some(State::Unary(call)) => call.item = Some(item),
+            ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|place| &mut place.state) {
                 Some(State::Stream(stream)) => {
                     let ahead = stream.inbound.push_now(item);
                     // One message may overdraw the window, further ones are the server's fault.
@@ -340,29 +353,32 @@ impl Inner {
                         self.end_stream(id, Err(Status::resource_exhausted(text)));
                     }
                 }
+                Some(state) => {
+                    if let Some(parts) = state.unusual() {
+                        parts.item = Some(item);
+                    }
+                }
                 None => {}
             },
-            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+            ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|place| &mut place.state) {
                 Some(State::Stream(_)) => self.end_stream(id, end),
-                Some(State::Unary(call)) if call.end.is_none() => {
-                    wake.extend(call.waker.take());
-                    call.end = Some(end.map(|trailers| {
-                        if !trailers.is_empty() {
-                            call.trailers = Some(Box::new(trailers));
-                        }
-                    }));
+                Some(state) => {
+                    if let Some(parts) = state.unusual() {
+                        wake.extend(parts.waker.take());
+                        parts.end = Some(end.map(|trailers| parts.trailers = trailers));
+                    }
                 }
-                Some(State::Unary(_)) | None => {}
+                None => {}
             },
             ClientEvent::Credit { id, bytes } => {
-                if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.get_mut(id) {
+                if let Some(State::Stream(stream)) = self.calls.get_mut(id).map(|place| &mut place.state) {
                     stream.credit = stream.credit.saturating_add(i64::from(bytes));
                     self.due.push(id);
                 }
             }
             ClientEvent::WindowGrew { bytes } => {
-                for (id, entry) in self.calls.iter_mut() {
-                    if let State::Stream(stream) = &mut entry.state {
+                for (id, place) in self.calls.iter_mut() {
+                    if let State::Stream(stream) = &mut place.state {
                         stream.credit = stream.credit.saturating_add(i64::from(bytes));
                         self.due.push(id);
                     }
@@ -374,7 +390,7 @@ impl Inner {
     }
 
     fn end_stream(&mut self, id: CallId, end: Result<Metadata>) {
-        if let Some(Entry { state: State::Stream(stream), .. }) = self.calls.remove(id) {
+        if let Some(State::Stream(stream)) = self.calls.remove(id) {
             if let Some(outbound) = &stream.outbound {
                 let text = "the call has ended";
                 outbound.close(end.as_ref().err().cloned().unwrap_or_else(|| Status::canceled(text)));
@@ -389,7 +405,7 @@ impl Inner {
     /// outbox with the next turn, and one that has nothing to send when `waker` says so.
     fn pump(&mut self, id: CallId, waker: &Waker) {
         let Inner { wire, out, calls, due, window, .. } = self;
-        let Some(Entry { state: State::Stream(stream), .. }) = calls.get_mut(id) else { return };
+        let Some(State::Stream(stream)) = calls.get_mut(id).map(|place| &mut place.state) else { return };
         stream.inbound.watch_consumer(waker);
         if stream.inbound.is_closed() {
             // The reader was dropped: nobody wants the rest.
@@ -432,9 +448,9 @@ impl Inner {
     fn stamp(&mut self, now: Instant) {
         let Inner { fresh, calls, earliest, .. } = self;
         for (id, timeout) in fresh.drain(..) {
-            let Some(entry) = calls.get_mut(id) else { continue };
+            let Some(place) = calls.get_mut(id) else { continue };
             let deadline = now + timeout;
-            entry.deadline = Some(deadline);
+            place.deadline = Some(deadline);
             if earliest.is_none_or(|earliest| deadline < earliest) {
                 *earliest = Some(deadline);
             }
@@ -445,8 +461,8 @@ impl Inner {
     fn expire(&mut self, now: Instant, wake: &mut Vec<Waker>) {
         let mut next = None::<Instant>;
         let mut overdue = Vec::new();
-        for (id, entry) in self.calls.iter_mut() {
-            let Some(deadline) = entry.deadline else { continue };
+        for (id, place) in self.calls.iter_mut() {
+            let Some(deadline) = place.deadline else { continue };
             if deadline <= now {
                 overdue.push(id);
             } else if next.is_none_or(|next| deadline < next) {
@@ -463,13 +479,15 @@ impl Inner {
 
     /// Ends one call with a status that was made here.
     fn fail(&mut self, id: CallId, status: Status, wake: &mut Vec<Waker>) {
-        match self.calls.get_mut(id).map(|entry| &mut entry.state) {
+        match self.calls.get_mut(id).map(|place| &mut place.state) {
             Some(State::Stream(_)) => self.end_stream(id, Err(status)),
-            Some(State::Unary(call)) if call.end.is_none() => {
-                wake.extend(call.waker.take());
-                call.end = Some(Err(status));
+            Some(state) => {
+                if let Some(parts) = state.unusual() {
+                    wake.extend(parts.waker.take());
+                    parts.end = Some(Err(status));
+                }
             }
-            _ => {}
+            None => {}
         }
     }
 }

@@ -48,7 +48,7 @@ use std::{
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
-use streaming::Conversation;
+use streaming::{Conversation, Queues};
 use tokio::runtime::Handle;
 use upload::{Requests, Upload};
 
@@ -86,14 +86,14 @@ impl Http {
                 // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
                 Some(link) => (link.enter()?, begin.time_left()),
                 // Boxed: the usual call should not be as large as the rare one.
-                None => (Box::pin(self.pool.connection()).await?.enter()?, time_left(deadline)),
+                None => (Box::pin(self.connect_and_enter(deadline)).await?, time_left(deadline)),
             };
             let first = unary::call(self.terms, &link, outgoing(begin, left), message).await;
             drop(link);
             match first {
                 Err(status) if surely_not_begun(&status) => {
                     let again = async {
-                        let link = self.enter().await.map_err(|_| status)?;
+                        let link = self.enter(deadline).await.map_err(|_| status)?;
                         unary::call(self.terms, &link, outgoing(begin, time_left(deadline)), message).await
                     };
                     Box::pin(again).await
@@ -101,7 +101,7 @@ impl Http {
                 first => first,
             }
         });
-        within(deadline, called).await
+        within(deadline, NO_ANSWER, called).await
     }
 
     /// Sends a call with streams; requests are taken from `outbound`, replies put into `inbound`.
@@ -125,35 +125,37 @@ impl Http {
                 let link = link.link();
                 link.begin(outgoing(begin, time_left(deadline)).head(&self.terms, link)?, body()?).await
             };
-            let link = self.enter().await?;
+            let link = self.enter(deadline).await?;
             match send(&link).await {
                 Ok(exchange) => Ok((link, exchange)),
                 Err(status) if surely_not_begun(&status) => {
-                    let link = self.enter().await.map_err(|_| status)?;
+                    let link = self.enter(deadline).await.map_err(|_| status)?;
                     let exchange = send(&link).await?;
                     Ok((link, exchange))
                 }
                 Err(status) => Err(status),
             }
         };
-        let (link, exchange) = within(deadline, pin!(start)).await?;
+        let (link, exchange) = within(deadline, NO_ANSWER, pin!(start)).await?;
         let wanted = outgoing(begin, None).content_type(&self.terms)?;
-        let conversation =
-            Conversation { terms: self.terms, wanted, link, exchange, inbound: inbound.clone(), outbound };
-        if Handle::try_current().is_err() {
-            return Err(Status::failed_precondition("streams on HTTP need a tokio runtime on this thread"));
-        }
-        tokio::spawn(conversation.run(deadline));
+        needs_runtime("streams on HTTP")?;
+        let conversation = Conversation { terms: self.terms, wanted, link, exchange };
+        tokio::spawn(conversation.run(Queues::new(inbound.clone(), outbound), deadline));
         Ok(())
     }
 
     /// A connection, opened if need be, with this call counted.
-    #[inline]
-    async fn enter(&self) -> Result<InFlight> {
+    async fn enter(&self, deadline: Option<Instant>) -> Result<InFlight> {
         match self.pool.ready() {
             Some(link) => link.enter(),
-            None => self.pool.connection().await?.enter(),
+            None => self.connect_and_enter(deadline).await,
         }
+    }
+
+    async fn connect_and_enter(&self, deadline: Option<Instant>) -> Result<InFlight> {
+        let connecting = pin!(self.pool.connection());
+        let late = "no connection within the call's deadline";
+        within(deadline, late, connecting).await?.enter()
     }
 }
 
@@ -170,16 +172,27 @@ fn surely_not_begun(status: &Status) -> bool {
     status.code() == Code::Unavailable && status.retry() == Retry::Safe && status.origin() == Origin::Path
 }
 
+/// What callers read at their deadline.
+const NO_ANSWER: &str = "no answer within the call's deadline";
+
+/// # Errors
+/// `FailedPrecondition` on a thread without a tokio runtime.
+fn needs_runtime(what: &str) -> Result<()> {
+    match Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Status::failed_precondition(format!("{what} need a tokio runtime on this thread"))),
+    }
+}
+
 /// Runs `work`, dropped at the deadline. Deadlines need the timer of a tokio runtime.
 async fn within<T>(
     deadline: Option<Instant>,
+    late: &str,
     work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
 ) -> Result<T> {
     let Some(deadline) = deadline else { return work.await };
-    if Handle::try_current().is_err() {
-        return Err(Status::failed_precondition("timeouts on HTTP need a tokio runtime on this thread"));
-    }
-    let late = || Err(Status::deadline_exceeded("no answer within the call's deadline"));
+    needs_runtime("timeouts on HTTP")?;
+    let late = || Err(Status::deadline_exceeded(late));
     match tokio::time::timeout_at(deadline.into(), work).await {
         Err(_) => late(),
         // The server's clock was faster: at the deadline it resets the stream.

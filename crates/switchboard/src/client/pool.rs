@@ -116,6 +116,7 @@ impl<C: Link> Pool<C> {
         Pool { addresses, places, options, way }
     }
 
+    #[cfg(feature = "http")]
     pub(super) fn options(&self) -> &Options {
         &self.options
     }
@@ -127,7 +128,11 @@ impl<C: Link> Pool<C> {
     /// A connection that is ready now; the addresses take turns.
     #[inline]
     pub(super) fn ready(&self) -> Option<Arc<C>> {
-        let seat = SEAT.with(|seat| *seat) % self.options.connections;
+        let mut seat = SEAT.with(|seat| *seat);
+        // A division costs as much as the rest.
+        if seat >= self.options.connections {
+            seat %= self.options.connections;
+        }
         if self.addresses.len() == 1 {
             return self.places[seat].usable();
         }

@@ -4,7 +4,7 @@ use super::{
     Begin, Target, Way, call_options, local,
     unary::{Response, answer_of},
 };
-use crate::{Codec, Metadata, Receiver, Result, Sender, Status, call::RequestBody, stream::Queue};
+use crate::{Codec, Receiver, Result, Sender, Status, call::RequestBody, stream::Queue};
 use bytes::Bytes;
 use std::{
     future::{Future, IntoFuture},
@@ -59,11 +59,9 @@ impl Begin {
                     tokio::spawn(async move {
                         match called.await.and_then(answer_of) {
                             Ok(answer) => {
-                                into.set_head(answer.head.map_or_else(Metadata::new, |head| *head));
+                                into.set_head(answer.head);
                                 into.push_now(answer.item);
-                                into.finish(Ok(answer
-                                    .trailers
-                                    .map_or_else(Metadata::new, |trailers| *trailers)));
+                                into.finish(Ok(answer.trailers));
                             }
                             Err(status) => into.finish(Err(status)),
                         }
@@ -85,7 +83,7 @@ pub struct ServerStreamCall<R> {
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
-call_options!(ServerStreamCall<R>);
+call_options!(ServerStreamCall<R>, begin);
 
 impl<R> ServerStreamCall<R> {
     pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
@@ -114,7 +112,7 @@ pub struct ClientStreamCall<Q, R> {
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
-call_options!(ClientStreamCall<Q, R>);
+call_options!(ClientStreamCall<Q, R>, begin);
 
 impl<Q, R> ClientStreamCall<Q, R> {
     pub(super) fn new(
@@ -196,7 +194,7 @@ pub struct BidiCall<Q, R> {
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
-call_options!(BidiCall<Q, R>);
+call_options!(BidiCall<Q, R>, begin);
 
 impl<Q, R> BidiCall<Q, R> {
     pub(super) fn new(

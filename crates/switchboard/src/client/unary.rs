@@ -14,6 +14,7 @@ use bytes::Bytes;
 use std::{
     fmt,
     future::{Future, IntoFuture},
+    mem,
     ops::{Deref, DerefMut},
     pin::Pin,
     sync::Arc,
@@ -27,76 +28,63 @@ use switchboard_wire::wire::CallId;
 /// Cancel safe in the sense that dropping it ends the call on both sides.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct UnaryCall<R> {
-    begin: Begin,
-    request: Result<Bytes>,
+    raw: Raw,
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
-call_options!(UnaryCall<R>);
+call_options!(UnaryCall<R>, raw.begin);
 
 impl<R> UnaryCall<R> {
+    #[inline]
     pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
-        UnaryCall { begin, request, decode }
+        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false }, decode }
     }
 }
 
-impl<R> IntoFuture for UnaryCall<R> {
-    type Output = Result<Response<R>>;
-    type IntoFuture = UnaryFuture<R>;
-
-    fn into_future(self) -> UnaryFuture<R> {
-        UnaryFuture {
-            decode: self.decode,
-            codec: self.begin.codec,
-            reply_bytes_max: self.begin.reply_bytes_max,
-            raw: Raw::new(self.begin, self.request),
-        }
+#[cfg(feature = "proto")]
+impl<R> UnaryCall<R>
+where
+    R: buffa::Message + buffa::HasMessageView + serde::Serialize + serde::de::DeserializeOwned,
+{
+    /// Leaves the reply encoded, to be [viewed](crate::Encoded::view) in place: a message with many strings is then
+    /// read without an allocation.
+    ///
+    /// ```ignore
+    /// let reply = client.query(&request).encoded().await?;
+    /// let posts = reply.view()?;
+    /// ```
+    pub fn encoded(self) -> UnaryCall<crate::Encoded<R>> {
+        UnaryCall { raw: self.raw, decode: crate::Encoded::received }
     }
 }
 
-/// What a [`UnaryCall`] becomes when it is awaited.
-#[must_use = "futures do nothing unless polled"]
-pub struct UnaryFuture<R> {
-    raw: Raw,
-    codec: Codec,
-    reply_bytes_max: usize,
-    decode: fn(Codec, Bytes) -> Result<R>,
-}
-
-impl<R> Future for UnaryFuture<R> {
+impl<R> Future for UnaryCall<R> {
     type Output = Result<Response<R>>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let UnaryCall { raw, decode } = &mut *self;
         // The usual answer, a message and nothing beside it, has a way of its own: on the long way it would be moved
         // through four results.
-        if let Some(item) = self.raw.plain_reply() {
-            check_reply(&item, self.reply_bytes_max)?;
-            let message = (self.decode)(self.codec, item)?;
-            return Poll::Ready(Ok(Response {
-                message,
-                metadata: Metadata::new(),
-                trailers: Metadata::new(),
-            }));
+        if let Some(item) = raw.plain_reply() {
+            check_reply(&item, raw.begin.reply_bytes_max)?;
+            let message = decode(raw.begin.codec, item)?;
+            return Poll::Ready(Ok(Response::plain(message)));
         }
-        let answer = std::task::ready!(self.raw.poll(cx))?;
-        check_reply(&answer.item, self.reply_bytes_max)?;
-        let message = (self.decode)(self.codec, answer.item)?;
-        Poll::Ready(Ok(Response {
-            message,
-            metadata: answer.head.map_or_else(Metadata::new, |head| *head),
-            trailers: answer.trailers.map_or_else(Metadata::new, |trailers| *trailers),
-        }))
+        let Answer { item, head, trailers } = std::task::ready!(raw.poll(cx))?;
+        check_reply(&item, raw.begin.reply_bytes_max)?;
+        let message = decode(raw.begin.codec, item)?;
+        Poll::Ready(Ok(Response { message, metadata: head, trailers }))
     }
 }
 
 /// A unary call before its reply is read as a type.
 struct Raw {
-    /// What is sent, and sent once more when its first connection turns out to take no calls any more.
     begin: Begin,
+    /// What is to be sent.
     request: Result<Bytes>,
     stage: Stage,
-    /// What is to be sent was handed on: it cannot be sent again.
+    /// The call was handed on once already.
     moved_on: bool,
 }
 
@@ -124,10 +112,6 @@ impl Drop for Sent {
 }
 
 impl Raw {
-    fn new(begin: Begin, request: Result<Bytes>) -> Raw {
-        Raw { begin, request, stage: Stage::Start, moved_on: false }
-    }
-
     /// The reply, if it is there and came with nothing beside it.
     #[inline(always)]
     fn plain_reply(&mut self) -> Option<Bytes> {
@@ -142,16 +126,7 @@ impl Raw {
         loop {
             match &mut self.stage {
                 Stage::Start => {
-                    let next = self.begin(cx);
-                    let waits = matches!(next, Ok(Stage::Waiting(_)));
-                    self.stage = match next {
-                        Ok(next) => next,
-                        Err(status) => {
-                            self.stage = Stage::Done;
-                            return Poll::Ready(Err(status));
-                        }
-                    };
-                    if waits {
+                    if self.begin(cx)? {
                         return Poll::Pending;
                     }
                 }
@@ -163,15 +138,7 @@ impl Raw {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
-                    let Stage::Waiting(sent) = std::mem::replace(&mut self.stage, Stage::Done) else {
-                        unreachable!("matched above")
-                    };
-                    if let Err(status) = &answer
-                        && let Some(moved) = self.moved(&sent.connection, status)
-                    {
-                        self.stage = moved;
-                        continue;
-                    }
+                    self.stage = Stage::Done;
                     return Poll::Ready(answer);
                 }
                 Stage::Local(answer) => {
@@ -184,26 +151,32 @@ impl Raw {
         }
     }
 
-    /// Sends the call if there is a connection, else begins to wait for one.
+    /// Sends the call if there is a connection, else begins to wait for one; true once it is sent.
     #[inline(always)]
-    fn begin(&mut self, cx: &Context<'_>) -> Result<Stage> {
-        let request = match &self.request {
-            Ok(request) => request,
-            Err(status) => return Err(status.clone()),
-        };
+    fn begin(&mut self, cx: &Context<'_>) -> Result<bool> {
+        if let (Target::Connection(connection), Ok(request), None) =
+            (&self.begin.target, &self.request, &self.begin.mistake)
+        {
+            let sent = connection.unary(&self.begin.request(), request, cx.waker());
+            let Target::Connection(connection) = mem::replace(&mut self.begin.target, Target::Nowhere) else {
+                unreachable!("matched above")
+            };
+            match sent {
+                Ok(id) => {
+                    // Its memory is for the next one, while it is still in the cache.
+                    self.request = Ok(Bytes::new());
+                    self.stage = Stage::Waiting(Sent { connection, id: Some(id) });
+                    return Ok(true);
+                }
+                Err(status) => self.stage = self.moved(&connection, &status).ok_or(status)?,
+            }
+            return Ok(false);
+        }
         if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
         }
-        let Target::Connection(connection) = &self.begin.target else { return self.begin_slowly() };
-        let id = connection.unary(&self.begin.request(), request, cx.waker());
-        let Target::Connection(connection) = std::mem::replace(&mut self.begin.target, Target::Nowhere)
-        else {
-            unreachable!("matched above")
-        };
-        match id {
-            Ok(id) => Ok(Stage::Waiting(Sent { connection, id: Some(id) })),
-            Err(status) => self.moved(&connection, &status).ok_or(status),
-        }
+        self.stage = self.begin_slowly()?;
+        Ok(false)
     }
 
     /// Through a channel: connects first, or hands the call to a service of this process.
@@ -211,7 +184,7 @@ impl Raw {
     fn begin_slowly(&mut self) -> Result<Stage> {
         self.moved_on = true;
         let mut begin = self.begin.take();
-        let request = std::mem::replace(&mut self.request, Ok(Bytes::new()))?;
+        let request = mem::replace(&mut self.request, Ok(Bytes::new()))?;
         let Target::Channel(channel) = &begin.target else {
             return Err(Status::internal("a call was begun twice"));
         };
@@ -254,12 +227,12 @@ impl Begin {
     /// Takes the call out, for ways that keep it.
     fn take(&mut self) -> Begin {
         Begin {
-            target: std::mem::replace(&mut self.target, Target::Nowhere),
+            target: mem::replace(&mut self.target, Target::Nowhere),
             method: self.method,
             codec: self.codec,
             timeout: self.timeout,
             reply_bytes_max: self.reply_bytes_max,
-            metadata: std::mem::take(&mut self.metadata),
+            metadata: mem::take(&mut self.metadata),
             mistake: self.mistake.take(),
         }
     }
@@ -298,15 +271,9 @@ impl Begin {
 
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.body {
-        ReplyBody::One(item) => {
-            Ok(Answer { item, head: boxed(reply.metadata), trailers: boxed(reply.trailers) })
-        }
+        ReplyBody::One(item) => Ok(Answer { item, head: reply.metadata, trailers: reply.trailers }),
         ReplyBody::Many(_) => Err(Status::internal("a stream of replies where one belongs")),
     }
-}
-
-fn boxed(metadata: Metadata) -> Option<Box<Metadata>> {
-    (!metadata.is_empty()).then(|| Box::new(metadata))
 }
 
 /// A one-way call: set options, then await it; it is done once the message is on its way.
@@ -316,7 +283,7 @@ pub struct OnewayCall {
     request: Result<Bytes>,
 }
 
-call_options!(OnewayCall);
+call_options!(OnewayCall, begin);
 
 impl OnewayCall {
     pub(super) fn new(begin: Begin, request: Result<Bytes>) -> OnewayCall {
@@ -364,6 +331,12 @@ pub struct Response<R> {
 }
 
 impl<R> Response<R> {
+    /// A message and nothing beside it.
+    #[inline]
+    fn plain(message: R) -> Response<R> {
+        Response { message, metadata: Metadata::new(), trailers: Metadata::new() }
+    }
+
     /// The message alone.
     pub fn into_inner(self) -> R {
         self.message
@@ -396,6 +369,6 @@ impl<R> DerefMut for Response<R> {
 
 impl<R> fmt::Debug for UnaryCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UnaryCall({})", self.begin.method.path)
+        write!(f, "UnaryCall({})", self.raw.begin.method.path)
     }
 }

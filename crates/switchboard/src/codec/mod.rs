@@ -6,6 +6,11 @@ pub mod serde;
 
 #[cfg(feature = "proto")]
 mod arena;
+#[cfg(feature = "proto")]
+mod encoded;
+
+#[cfg(feature = "proto")]
+pub use encoded::Encoded;
 
 use crate::{Codec, Status};
 use std::fmt;

@@ -19,17 +19,32 @@ pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes
         Codec::Proto => {
             let mut sizes = SizeCache::new();
             let len = message.compute_size(&mut sizes);
-            if len > MESSAGE_BYTES_MAX {
-                let text = format!("{} of {len} bytes is over the limit of protobuf", short_name::<M>());
-                return Err(crate::Status::resource_exhausted(text));
-            }
+            check_len::<M>(len)?;
             Ok(arena::encode(len as usize, |into| message.write_to(&mut sizes, into)))
         }
-        Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| {
-            crate::Status::internal(format!("{} cannot be written as json: {error}", short_name::<M>()))
-        }),
-        Codec::Postcard => Err(foreign(short_name::<M>(), codec, "proto and json")),
+        codec => encode_json(message, codec),
     }
+}
+
+/// Writes a message, or a view of one, as JSON; other codecs are refused.
+pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
+    if codec != Codec::Json {
+        return Err(foreign(short_name::<T>(), codec, "proto and json"));
+    }
+    serde_json::to_vec(message).map(Bytes::from).map_err(|error| {
+        crate::Status::internal(format!("{} cannot be written as json: {error}", short_name::<T>()))
+    })
+}
+
+/// # Errors
+/// `ResourceExhausted` for a message that is too large for protobuf.
+#[inline]
+pub(super) fn check_len<M>(len: u32) -> Result<()> {
+    if len <= MESSAGE_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("{} of {len} bytes is over the limit of protobuf", short_name::<M>());
+    Err(crate::Status::resource_exhausted(text))
 }
 
 /// Reads a message into a value that owns its parts.

@@ -8,7 +8,7 @@
 use crate::{Call, Reply, Result, Service, Status, runtime};
 use futures::BoxFuture;
 use std::{
-    cell::RefCell,
+    cell::Cell,
     convert::Infallible,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -83,18 +83,18 @@ fn catch<T>(poll: impl FnOnce() -> T) -> Result<T> {
 
 thread_local! {
     /// A call on its way into the slot that is being polled.
-    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    static CALL: Cell<Option<Call>> = const { Cell::new(None) };
     /// The answer on its way out of it.
-    static ANSWER: RefCell<Option<Result<Reply>>> = const { RefCell::new(None) };
+    static ANSWER: Cell<Option<Result<Reply>>> = const { Cell::new(None) };
 }
 
 #[expect(clippy::redundant_allocation, reason = "the outer counter belongs to one connection")]
 /// One slot: answers calls, one after the other.
 async fn serve<S: Service>(service: Arc<Arc<S>>) -> Infallible {
     loop {
-        let call = poll_fn(|_| CALL.with_borrow_mut(Option::take).map_or(Poll::Pending, Poll::Ready)).await;
+        let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
         let answer = answer(&service, call).await;
-        ANSWER.with_borrow_mut(|hand| *hand = Some(answer));
+        ANSWER.with(|hand| hand.set(Some(answer)));
     }
 }
 
@@ -115,7 +115,7 @@ where
             self.slots.push(Box::pin((self.make)()));
             self.slots.len() as u32 - 1
         });
-        CALL.with_borrow_mut(|hand| *hand = Some(call));
+        CALL.with(|hand| hand.set(Some(call)));
         match self.poll(slot, cx) {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => Err(slot),
@@ -126,7 +126,7 @@ where
         let future = self.slots[slot as usize].as_mut();
         let answer = match catch(|| future.poll(cx)) {
             Ok(Poll::Ready(never)) => match never {},
-            Ok(Poll::Pending) => ANSWER.with_borrow_mut(Option::take),
+            Ok(Poll::Pending) => ANSWER.take(),
             Err(status) => {
                 // What panicked cannot be polled again.
                 self.slots[slot as usize] = Box::pin((self.make)());

@@ -37,12 +37,13 @@ use tokio::{io::AsyncReadExt, time::Sleep};
 /// A turn ends after this long even if there is more to do, so that neighbours on the worker get theirs.
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// The outbox is written in the middle of a turn once it holds this much.
-const FLUSH_BYTES: usize = 64 << 10;
+const FLUSH_BYTES: usize = 32 << 10;
 /// Parts of one vectored write.
 const PARTS_MAX: usize = 64;
 /// After so long without traffic a connection gives back what its calls used.
 const CALM: Duration = Duration::from_secs(1);
-/// After the last reply of a draining connection, how long the client gets to close it.
+/// How long a client has to hear that the server drains, before calls that it sends all the same are refused; and how
+/// long it gets after that, with no call in flight, to close the connection.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The driver of one accepted connection; its future ends with the connection.
@@ -148,9 +149,16 @@ impl<W: ServerWire> Connection<W> {
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
         self.out.adopt(net::lend);
-        if self.draining.is_none() && self.shared.draining.load(Ordering::Relaxed) {
+        let reason = match self.draining {
+            Some(_) => None,
+            None if self.shared.draining.load(Ordering::Relaxed) => Some("the server is going away"),
+            None => self.wakes.is_retired().then_some("the connection is old (connection_age)"),
+        };
+        if let Some(reason) = reason {
             self.draining = Some(self.now);
-            self.wire.drain("the server is going away", &mut self.out);
+            self.wire.drain(reason, &mut self.out);
+            let linger = self.now + LINGER;
+            self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
         }
         if self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed() {
             return Poll::Ready(());
@@ -333,6 +341,7 @@ impl<W: ServerWire> Connection<W> {
         if let Some(began) = self.draining {
             silent = silent.min(began + LINGER);
             if began + LINGER <= self.now {
+                self.wire.refuse();
                 silent = self.now + LINGER;
             }
         }

@@ -12,6 +12,7 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     state: Mutex<State>,
+    retired: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +33,17 @@ impl Wakes {
         if !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
             state.task = Some(task.clone());
         }
+    }
+
+    /// Tells the connection to drain, whatever the server does.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether the connection was told to drain.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     /// Wakes the connection's task for something that is not a call.

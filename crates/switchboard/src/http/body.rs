@@ -1,6 +1,12 @@
-//! The body of a reply: `connectrpc`'s, with the trailers of a stream in its last frame.
+//! The body of a reply: `connectrpc`'s, with the trailers of a stream in its last frame, our words where a message
+//! was refused for its size, and in base64 where the caller wants that.
 
-use super::trailers::{Late, Trailers};
+use super::{
+    reword::{GRPC_STATUS_DETAILS, reword, reword_frame},
+    text,
+    trailers::{Late, Trailers},
+};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use connectrpc::ConnectRpcBody;
 use http_body::{Body, Frame, SizeHint};
@@ -8,8 +14,11 @@ use std::{
     convert::Infallible,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker, ready},
 };
+
+pub(super) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// What hyper sends.
 pub(super) struct Reply {
@@ -19,12 +28,22 @@ pub(super) struct Reply {
     late: Option<Late>,
     /// A frame that may be the last one.
     held: Option<Frame<Bytes>>,
+    /// Nothing was sent yet. Only what is sent first can be a refusal by `connectrpc`.
+    is_first: bool,
+    is_text: bool,
 }
 
 impl Reply {
-    /// A body; streams come with the cell for their trailers.
-    pub(super) fn new(body: ConnectRpcBody, trailers: Option<Arc<Trailers>>) -> Reply {
-        Reply { body, trailers, late: None, held: None }
+    /// A response; streams come with the cell for their trailers. With `is_text` the body will be base64.
+    pub(super) fn of(
+        mut response: Response<ConnectRpcBody>,
+        trailers: Option<Arc<Trailers>>,
+        is_text: bool,
+    ) -> Response<Reply> {
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            reword_whole(response.body_mut());
+        }
+        response.map(|body| Reply { body, trailers, late: None, held: None, is_first: true, is_text })
     }
 
     /// Puts the trailers where the dialect has them.
@@ -43,6 +62,45 @@ impl Reply {
     }
 }
 
+/// A body that is one piece, before its size is told.
+fn reword_whole(body: &mut ConnectRpcBody) {
+    let ConnectRpcBody::Full(full) = body else { return };
+    let frame = Pin::new(&mut *full).poll_frame(&mut Context::from_waker(Waker::noop()));
+    if let Poll::Ready(Some(Ok(frame))) = frame
+        && let Ok(data) = frame.into_data()
+    {
+        *full = reword(&data).map_or(data, Bytes::from).into();
+    }
+}
+
+/// The first frame, if it refuses a message for its size; `connectrpc` sends nothing before that.
+fn reword_first(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_data() {
+        // The last frame of gRPC-Web and of Connect's streams.
+        Ok(data) if matches!(data.first(), Some(0x80 | 2)) => {
+            Frame::data(reword_frame(&data).map_or(data, Bytes::from))
+        }
+        Ok(data) => Frame::data(data),
+        Err(frame) => match frame.into_trailers() {
+            Ok(mut trailers) => {
+                reword_trailers(&mut trailers);
+                Frame::trailers(trailers)
+            }
+            Err(frame) => frame,
+        },
+    }
+}
+
+fn reword_trailers(trailers: &mut HeaderMap) {
+    if let Some(message) = trailers.get(&GRPC_MESSAGE)
+        && let Some(Ok(ours)) = reword(message.as_bytes()).map(HeaderValue::try_from)
+    {
+        trailers.insert(GRPC_MESSAGE, ours);
+        // A refusal has no details; `connectrpc` says its text there a second time.
+        trailers.remove(GRPC_STATUS_DETAILS);
+    }
+}
+
 impl Body for Reply {
     type Data = Bytes;
     type Error = Infallible;
@@ -52,6 +110,36 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        let Some(Ok(mut frame)) = ready!(this.poll_complete(cx)) else { return Poll::Ready(None) };
+        if std::mem::take(&mut this.is_first) {
+            frame = reword_first(frame);
+        }
+        if this.is_text {
+            frame = frame.map_data(|data| text::encode(&data));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
+    fn is_end_stream(&self) -> bool {
+        match &self.body {
+            ConnectRpcBody::Full(body) => body.is_end_stream(),
+            _ => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            ConnectRpcBody::Full(body) => body.size_hint(),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl Reply {
+    /// The next frame, with the trailers in the last one.
+    fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self;
         loop {
             let frame = match Pin::new(&mut this.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => frame,
@@ -81,21 +169,6 @@ impl Body for Reply {
             if let Some(before) = this.held.replace(frame) {
                 return Poll::Ready(Some(Ok(before)));
             }
-        }
-    }
-
-    /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            ConnectRpcBody::Full(body) => body.is_end_stream(),
-            _ => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            ConnectRpcBody::Full(body) => body.size_hint(),
-            _ => SizeHint::default(),
         }
     }
 }

@@ -1,8 +1,16 @@
 //! One HTTP connection: the bytes that were sniffed, hyper, and its graceful end.
 
-use super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers};
+use super::{
+    Standard,
+    asked::Asked,
+    body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
+    dispatch::Dispatch,
+    refusal,
+    text::Text,
+    trailers::Trailers,
+};
 use crate::{Limit, Limits, Peer, net::Io, runtime, server::Shared};
-use ::http::{HeaderMap, HeaderName, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
+use ::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
 use http_body_util::Full;
@@ -18,7 +26,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -39,10 +47,7 @@ const SEND_BUFFER: usize = 256 << 10;
 const BUFFER_LEAST: usize = 8 << 10;
 const READ_BUFFER: usize = 64 << 10;
 /// What a gRPC envelope adds to its message.
-const ENVELOPE: usize = 5;
-
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const ENVELOPE: usize = 5;
 
 /// Serves one connection whose first bytes are in `first`, to its end.
 ///
@@ -62,11 +67,11 @@ pub(crate) async fn serve(
     let ended = if is_http2 {
         let connection = http2(limits).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, limits).await
     } else {
         let connection = http1(limits).serve_connection(io, front);
         let tell = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared).await
+        until_end(connection, tell, drain, &shared, limits).await
     };
     if let Err(error) = ended {
         if error.is_parse() {
@@ -105,26 +110,38 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Runs the connection; once the server drains, tells it to finish what it has.
-async fn until_end<C: Future>(
+/// Runs the connection; once the server drains, or the connection is old, tells it to finish what it has.
+async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     tell: fn(Pin<&mut C>),
     mut drain: watch::Receiver<bool>,
     shared: &Shared,
-) -> C::Output {
+    limits: &Limits,
+) -> hyper::Result<()> {
     let mut connection = pin!(connection);
-    {
+    let is_old = {
         let mut drains = pin!(drain.wait_for(|drains| *drains));
-        let first = std::future::poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => drains.as_mut().poll(cx).map(|_| None),
+        let mut old = limits.connection_age().map(|age| Box::pin(tokio::time::sleep(age)));
+        let first = std::future::poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Err(ended));
+            }
+            if old.as_mut().is_some_and(|old| old.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(true));
+            }
+            drains.as_mut().poll(cx).map(|_| Ok(false))
         });
-        if let Some(ended) = first.await {
-            return ended;
+        match first.await {
+            Ok(is_old) => is_old,
+            Err(ended) => return ended,
         }
+    };
+    tell(connection.as_mut());
+    if is_old {
+        // What has not ended by then is cut.
+        return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
     }
     Standard::of(shared).drain();
-    tell(connection.as_mut());
     connection.await
 }
 
@@ -132,6 +149,8 @@ async fn until_end<C: Future>(
 struct Front {
     service: ConnectRpcService<Dispatch>,
     shared: Arc<Shared>,
+    /// For how long nothing may come of a body on HTTP/1.1.
+    silence_max: Duration,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -151,7 +170,7 @@ impl Front {
             .with_compression(compression)
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
             .with_limits(message_limits(message));
-        Front { service, shared }
+        Front { service, shared, silence_max: limits.idle_timeout() }
     }
 }
 
@@ -161,34 +180,79 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     type Future = Answer;
 
     fn call(&self, mut request: Request<Incoming>) -> Answer {
+        lower_content_type(request.headers_mut());
         if request.version() < Version::HTTP_2 && is_grpc(request.headers()) {
             return Box::pin(std::future::ready(Ok(grpc_needs_http2())));
         }
+        // Clients may insist on the type of content that they sent, with or without a subtype.
+        let kind = request.headers().get(CONTENT_TYPE).filter(|kind| is_without_subtype(kind)).cloned();
+        let text = Text::take(request.headers_mut());
+        let kind = kind.filter(|_| text.request == text.reply);
         let path = request.uri().path();
-        let streams = self.shared.table.find(path.strip_prefix('/').unwrap_or(path)).is_some_and(|method| {
-            matches!(self.shared.table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
+        let table = &self.shared.table;
+        let method = table.find(path);
+        if let Some(refused) =
+            refusal::refuse(&self.shared, method, request.method(), path, request.headers())
+        {
+            let reply = finished(refused, None, text, kind);
+            return Box::pin(async move {
+                if request.version() < Version::HTTP_2 {
+                    refusal::drain(Asked::new(request.into_body(), Text::default(), silence)).await;
+                }
+                Ok(reply)
+            });
+        }
+        let streams = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
         });
         let trailers = streams.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
-        // gRPC clients may insist on the subtype that they sent, and none is one.
-        let plain = request.headers().get(CONTENT_TYPE).filter(|kind| *kind == "application/grpc").cloned();
-        let answer = self.service.clone().call(request);
+        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text, silence)));
         Box::pin(async move {
-            let Ok(mut response) = answer.await;
-            // connectrpc sends the status in the head and again in the trailers; clients that believe the
-            // head lose the metadata of the trailers.
-            if is_grpc(response.headers()) {
-                response.headers_mut().remove(GRPC_STATUS);
-                response.headers_mut().remove(GRPC_MESSAGE);
-                if let Some(plain) = plain {
-                    response.headers_mut().insert(CONTENT_TYPE, plain);
-                }
-            }
-            Ok(response.map(|body| Reply::new(body, trailers)))
+            let Ok(response) = answer.await;
+            Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// The response as it goes out; `kind` is the type of content that the caller asked for, if it has no subtype.
+fn finished(
+    mut response: Response<ConnectRpcBody>,
+    trailers: Option<Arc<Trailers>>,
+    text: Text,
+    kind: Option<HeaderValue>,
+) -> Response<Reply> {
+    // connectrpc sends the status in the head and again in the trailers; clients that believe the head lose the
+    // metadata of the trailers.
+    if is_grpc(response.headers()) {
+        response.headers_mut().remove(GRPC_STATUS);
+        response.headers_mut().remove(GRPC_MESSAGE);
+    }
+    text.mark(response.headers_mut());
+    if let Some(kind) = kind
+        && response.headers().get(CONTENT_TYPE).is_some_and(|own| own.as_bytes().starts_with(kind.as_bytes()))
+    {
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    Reply::of(response, trailers, text.reply)
+}
+
+/// Types of content are the same in any case; `connectrpc` knows them in lower case.
+fn lower_content_type(headers: &mut HeaderMap) {
+    if let Some(kind) = headers.get_mut(CONTENT_TYPE)
+        && kind.as_bytes().iter().any(u8::is_ascii_uppercase)
+        && let Ok(lower) = HeaderValue::from_bytes(&kind.as_bytes().to_ascii_lowercase())
+    {
+        *kind = lower;
+    }
+}
+
+fn is_without_subtype(kind: &HeaderValue) -> bool {
+    matches!(kind.as_bytes(), b"application/grpc" | b"application/grpc-web" | b"application/grpc-web-text")
 }
 
 /// gRPC proper; gRPC-Web lives on HTTP/1.1 as well.
@@ -200,9 +264,9 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 fn grpc_needs_http2() -> Response<Reply> {
     let text = "gRPC needs HTTP/2; gRPC-Web and Connect work over HTTP/1.1\n";
     let body = ConnectRpcBody::Full(Full::new(Bytes::from_static(text.as_bytes())));
-    let mut response = Response::new(Reply::new(body, None));
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
-    response
+    Reply::of(response, None, false)
 }
 
 /// A stream of bytes that first gives back what was read of it to find out its protocol.

@@ -1,5 +1,6 @@
 //! Metadata and statuses as HTTP headers and `connectrpc` errors, both ways.
 
+use super::reword::reword;
 use crate::{Code, Limit, Limits, Metadata, Result, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::{
@@ -145,7 +146,12 @@ pub(super) fn error(status: &Status, head: &Metadata, trailers: &Metadata) -> Co
 /// What went wrong while a request was read.
 pub(super) fn status(error: &ConnectError) -> Status {
     let code = Code::from_number(error.code.grpc_code() as u16);
-    Status::new(code, error.message.clone().unwrap_or_default()).with_origin(crate::Origin::Peer)
+    let text = error.message.clone().unwrap_or_default();
+    let text = match reword(text.as_bytes()).map(String::from_utf8) {
+        Some(Ok(ours)) => ours,
+        _ => text,
+    };
+    Status::new(code, text).with_origin(crate::Origin::Peer)
 }
 
 fn code(code: Code) -> ErrorCode {

@@ -52,6 +52,11 @@ impl Standard {
         self.compression.clone()
     }
 
+    /// Names of the compressions, as headers list them.
+    pub(super) fn encodings(&self) -> &str {
+        self.compression.accept_encoding_header()
+    }
+
     /// The server stops: probes are told to send nobody here.
     pub(super) fn drain(&self) {
         self.health.shutdown();

@@ -128,8 +128,15 @@ async fn serve(
         Protocol::Native => {
             peer.wire = "native";
             let wire = native::Server::new(limits.wire(), shared.table.clone());
+            let (age, grace) = (limits.connection_age(), limits.drain_timeout());
+            let retire = wakes.clone();
             let accepted = Accepted { io, input: first, peer, settings: limits, shared, wakes, shard };
-            Connection::new(accepted, wire).await;
+            let connection = Connection::new(accepted, wire);
+            match age {
+                None => connection.await,
+                // Boxed, or every connection would have room for the timers.
+                Some(age) => Box::pin(until_old(connection, age, grace, &retire)).await,
+            }
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -137,6 +144,16 @@ async fn serve(
             Box::pin(crate::http::serve(io, first, peer, shared, &limits, shard)).await;
         }
         _ => {}
+    }
+}
+
+/// Runs a connection to its end, which is to be near once it has this age.
+async fn until_old(connection: impl Future<Output = ()>, age: Duration, grace: Duration, wakes: &Wakes) {
+    let mut connection = pin!(connection);
+    if timeout(age, &mut connection).await.is_err() {
+        wakes.retire();
+        // What has not ended by then is cut.
+        let _ = timeout(grace, connection).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Client,
-    service::{self, methods, text},
+    service::{self, text},
 };
 use std::time::Duration;
 use switchboard::{Channel, Code, Origin, Retry, Server};
@@ -222,7 +222,7 @@ async fn resets_and_goaway_become_statuses_or_a_second_try() {
 
 #[tokio::test]
 async fn streams_wait_for_their_readers_and_end_with_them() {
-    let (echo, running) = service::start(&[]).await;
+    let (_, running) = service::start(&[]).await;
     for wire in ["wire=grpc", "wire=grpc-web", "wire=connect"] {
         let client = Client::to(&running, &format!("{wire}&connections=1")).await;
         let (sender, mut receiver) = client.chat().await.unwrap();
@@ -254,6 +254,41 @@ async fn streams_wait_for_their_readers_and_end_with_them() {
         assert_eq!(sent.unwrap_err().code(), Code::Canceled, "{wire}");
         assert_eq!(client.say("you").await.unwrap().value, "hello you", "{wire}");
     }
-    drop(echo);
-    assert_eq!(methods().len(), 7);
+}
+
+#[test]
+fn calls_end_with_the_runtime_that_drove_them() {
+    let runtime = |threads| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(threads).enable_all().build().unwrap()
+    };
+    let serving = runtime(1);
+    let (_, running) = serving.block_on(service::start(&[]));
+    for wire in ["wire=grpc", "wire=connect&http=1"] {
+        let driving = runtime(1);
+        let client = driving.block_on(Client::to(&running, wire));
+        let mut stream = driving.block_on(client.count("hang").into_future()).unwrap();
+        let mut unary = Box::pin(client.say("hang").into_future());
+        driving.block_on(async {
+            // A call that was not sent would go out once more, from here.
+            while running.stats().calls_in_flight < 2 {
+                assert!(is_pending(&mut unary).await, "{wire}");
+                tokio::task::yield_now().await;
+            }
+        });
+        driving.shutdown_background();
+        let lost = serving.block_on(stream.next()).unwrap_err();
+        assert_eq!(lost.code(), Code::Unavailable, "{wire}: {lost}");
+        let lost = serving.block_on(unary).unwrap_err();
+        assert_eq!(lost.code(), Code::Unavailable, "{wire}: {lost}");
+        while running.stats().calls_in_flight > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Polls once.
+async fn is_pending<F: Future + Unpin>(call: &mut F) -> bool {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending()))
+        .await
 }

@@ -45,7 +45,7 @@ async fn all(running: &Running) -> Vec<(&'static str, Caller)> {
 }
 
 impl Caller {
-    async fn say(
+    pub(crate) async fn say(
         &self,
         asked: &str,
         options: CallOptions,
@@ -132,6 +132,11 @@ async fn errors_carry_code_message_details_and_metadata() {
             (&trailers["x-why"], &trailers["x-why-bin"]),
             (&"because".parse().unwrap(), &"AP8".parse().unwrap()),
             "{wire}"
+        );
+        assert_eq!(
+            (&error.response_headers()["x-head"], &trailers["x-end"]),
+            (&"first".parse().unwrap(), &"bye".parse().unwrap()),
+            "{wire}: what the handler added before it failed"
         );
         let error = caller.say("panic", CallOptions::default()).await.unwrap_err();
         assert_eq!(error.code, ErrorCode::Internal, "{wire}");
@@ -320,7 +325,10 @@ async fn oneway_calls_are_answered_before_their_handler_ends() {
 async fn unknown_methods_and_large_messages_are_refused() {
     let (_, running) = start(&[(Limit::MessageBytesMax, 1000)]).await;
     for (wire, caller) in all(&running).await {
-        for path in ["/test.v1.Echo/Nope", "/test.v1.Nope/Say"] {
+        for (path, expected) in [
+            ("/test.v1.Echo/Nope", "test.v1.Echo has Say, Count, Join"),
+            ("/test.v1.Nope/Say", "unknown service test.v1.Nope"),
+        ] {
             let spec = Spec::client(path, StreamType::Unary);
             let error = call_unary::<_, StringValue, StringValueView<'static>>(
                 &caller.transport,
@@ -332,11 +340,66 @@ async fn unknown_methods_and_large_messages_are_refused() {
             .await
             .unwrap_err();
             assert_eq!(error.code, ErrorCode::Unimplemented, "{wire} {path}");
+            assert!(error.message.as_deref().unwrap().contains(expected), "{wire}: {error}");
         }
-        let error = caller.say(&"x".repeat(1001), CallOptions::default()).await.unwrap_err();
-        assert_eq!(error.code, ErrorCode::ResourceExhausted, "{wire}");
+        let large = "x".repeat(1001);
+        let error = caller.say(&large, CallOptions::default()).await.unwrap_err();
+        assert_too_large(wire, &error);
+        let (_, _, _, error) = caller.count(&large).await;
+        assert_too_large(wire, &error.unwrap());
+        let error = call_client_stream::<_, StringValue, StringValueView<'static>>(
+            &caller.transport,
+            &caller.config,
+            JOIN,
+            stream_iter(vec![text("small"), text(&*large)]),
+            CallOptions::default(),
+        )
+        .await
+        .unwrap_err();
+        assert_too_large(wire, &error);
+        let config = caller.config.clone().compress_requests("gzip");
+        let options = CallOptions::default();
+        let bomb = text("x".repeat(100_000));
+        let error = call_unary::<_, StringValue, StringValueView<'static>>(
+            &caller.transport,
+            &config,
+            SAY,
+            bomb,
+            options,
+        )
+        .await
+        .unwrap_err();
+        assert_too_large(wire, &error);
         let just = "x".repeat(if caller.config.codec_format() == CodecFormat::Json { 998 } else { 997 });
         assert!(caller.say(&just, CallOptions::default()).await.is_ok(), "{wire}");
+    }
+}
+
+fn assert_too_large(wire: &str, error: &ConnectError) {
+    assert_eq!(error.code, ErrorCode::ResourceExhausted, "{wire}: {error}");
+    let text = error.message.as_deref().unwrap();
+    assert!(text.ends_with("over the limit of 1000 bytes (message_bytes_max)"), "{wire}: {text}");
+}
+
+#[tokio::test]
+async fn timeouts_that_cannot_be_read_and_unknown_compressions_are_refused() {
+    let (_, running) = start(&[]).await;
+    for (wire, caller) in all(&running).await {
+        let is_connect = wire == "connect";
+        let name = if is_connect { "connect-timeout-ms" } else { "grpc-timeout" };
+        let code = if is_connect { ErrorCode::InvalidArgument } else { ErrorCode::Internal };
+        for value in ["soon", "12345678901", "1x", "-1S"] {
+            let options = CallOptions::default().with_header(name, value);
+            let error = caller.say("you", options).await.unwrap_err();
+            assert_eq!(error.code, code, "{wire} {value}");
+            assert!(error.message.as_deref().unwrap().contains("malformed"), "{wire}: {error}");
+        }
+        let name = if is_connect { "content-encoding" } else { "grpc-encoding" };
+        let options = CallOptions::default().with_header(name, "lzma");
+        let error = caller.say("you", options).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::Unimplemented, "{wire}");
+        let text = error.message.as_deref().unwrap();
+        assert!(text.contains("lzma") && text.contains("gzip"), "{wire}: {text}");
     }
 }
 

@@ -2,9 +2,12 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod attacks_http1;
+mod attacks_http2;
 mod client;
 mod client_trouble;
 mod dialects;
+mod frames;
 mod raw;
 mod service;
 mod standard;

@@ -1,6 +1,7 @@
 //! HTTP/1.1 byte by byte, and what clients of a library never send.
 
-use crate::service::start;
+use crate::{frames::soon, service::start};
+use base64::Engine;
 use std::time::Duration;
 use switchboard::{Limit, Running};
 use tokio::{
@@ -8,13 +9,13 @@ use tokio::{
     net::TcpStream,
 };
 
-async fn dial(running: &Running) -> TcpStream {
+pub(crate) async fn dial(running: &Running) -> TcpStream {
     let stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
 
-fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -25,7 +26,7 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The head and as much of the body as its length says.
-async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+pub(crate) async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -35,6 +36,17 @@ async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     stream.read_exact(&mut body).await.unwrap();
     (head, body)
+}
+
+/// Another caller is served.
+pub(crate) async fn serves(running: &Running) {
+    soon(async {
+        let mut stream = dial(running).await;
+        stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+        let (head, body) = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 200") && body == b"\"hello you\"", "{head}");
+    })
+    .await;
 }
 
 /// The next chunk of a body that came without a length; empty at its end.
@@ -110,6 +122,64 @@ async fn odd_requests_get_their_http_status() {
     }
 }
 
+/// All chunks of a body.
+async fn whole_body(stream: &mut TcpStream) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let part = chunk(stream).await;
+        if part.is_empty() {
+            return body;
+        }
+        body.extend(part);
+    }
+}
+
+#[tokio::test]
+async fn grpc_web_text_is_base64_both_ways() {
+    let (_, running) = start(&[]).await;
+    let mut stream = dial(&running).await;
+    // StringValue "you", each part padded by itself, as browsers may flush it.
+    let asked = base64::engine::general_purpose::STANDARD.encode(b"\0\0\0\0\x05\x0a")
+        + &base64::engine::general_purpose::STANDARD.encode(b"\x03you");
+    for kind in ["application/grpc-web-text", "application/grpc-web-text+proto", "Application/gRPC-Web-Text"]
+    {
+        stream.write_all(&post("/test.v1.Echo/Say", kind, asked.as_bytes())).await.unwrap();
+        let (head, _) = answer(&mut stream).await;
+        let kind = kind.to_lowercase();
+        assert!(
+            head.starts_with("http/1.1 200") && head.contains(&format!("content-type: {kind}\r\n")),
+            "{head}"
+        );
+        let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+        assert_eq!(unpadded(&body), b"\0\0\0\0\x0b\x0a\x09hello you\x80\0\0\0\x10grpc-status: 0\r\n");
+    }
+    stream
+        .write_all(&post("/test.v1.Echo/Count", "application/grpc-web-text", asked.as_bytes()))
+        .await
+        .unwrap();
+    answer(&mut stream).await;
+    let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+    let body = unpadded(&body);
+    assert!(body.starts_with(b"\0\0\0\0\x03\x0a\x011"), "{body:?}");
+    assert!(String::from_utf8_lossy(&body).contains("x-end: bye"), "{body:?}");
+
+    for wrong in ["!!!!", "AAAAA"] {
+        stream
+            .write_all(&post("/test.v1.Echo/Say", "application/grpc-web-text", wrong.as_bytes()))
+            .await
+            .unwrap();
+        answer(&mut stream).await;
+        let body = String::from_utf8(whole_body(&mut stream).await).unwrap();
+        assert!(String::from_utf8_lossy(&unpadded(&body)).contains("base64"), "{body}");
+    }
+}
+
+/// Decodes base64 that was padded part by part.
+fn unpadded(text: &str) -> Vec<u8> {
+    let groups = text.as_bytes().chunks(4);
+    groups.flat_map(|group| base64::engine::general_purpose::STANDARD.decode(group).unwrap()).collect()
+}
+
 #[tokio::test]
 async fn closed_connection_cancels_the_handler() {
     let (echo, running) = start(&[]).await;
@@ -154,4 +224,13 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
     }
     assert_eq!(running.drain(Duration::ZERO).await.cut, 1);
     echo.dropped.acquire().await.unwrap().forget();
+}
+
+#[tokio::test]
+async fn old_connections_are_closed_between_requests() {
+    let (_, running) = start(&[(Limit::ConnectionAge, 100)]).await;
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
+    answer(&mut stream).await;
+    assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0);
 }

@@ -102,6 +102,8 @@ impl Echo {
     async fn say(&self, asked: &str, cx: &Cx) -> Result<StringValue> {
         match asked {
             "fail" => {
+                cx.reply_metadata("x-head", "first")?;
+                cx.reply_trailer("x-end", "bye")?;
                 let mut status =
                     Status::not_found("no such thing: \u{e9}%").with_detail("test.v1.Why", &b"\x08\x01"[..]);
                 status.metadata_mut().insert("x-why", "because")?;

@@ -1,6 +1,9 @@
 //! Codes that HTTP and its proxies know, as codes of calls.
 
-use crate::{Code, Origin, Retry, Status};
+use crate::{
+    Code, Metadata, Origin, Result, Retry, Status,
+    http::convert::{self, MetadataLimits},
+};
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 
 /// The code for an HTTP status that came without one: from a proxy, or from a server that speaks no RPC.
@@ -30,6 +33,19 @@ pub(super) fn foreign(status: StatusCode, headers: &HeaderMap, wanted: &str, pee
 /// A status that what lies between caller and service has caused.
 pub(super) fn from_path(code: Code, text: String) -> Status {
     Status::new(code, text).with_origin(Origin::Path).with_retry(hint(code))
+}
+
+/// The metadata among the headers of an answer.
+///
+/// # Errors
+/// `Internal` for binary values that are not base64, `ResourceExhausted` for too many entries.
+pub(super) fn metadata(headers: &HeaderMap, limits: &MetadataLimits) -> Result<Metadata> {
+    convert::metadata(headers, limits).map_err(|status| match status.code() {
+        Code::InvalidArgument => {
+            from_path(Code::Internal, format!("the server sent wrong metadata: {}", status.message()))
+        }
+        _ => status,
+    })
 }
 
 /// Whether a second try may help, where the wire does not say so.

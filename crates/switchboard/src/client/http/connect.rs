@@ -3,7 +3,7 @@
 use super::codes;
 use crate::{
     Code, Metadata, Origin, Result, Status,
-    http::convert::{self, BASE64, MetadataLimits},
+    http::convert::{BASE64, MetadataLimits},
 };
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -71,7 +71,7 @@ pub(super) fn end(body: &[u8], limits: &MetadataLimits) -> Result<Metadata> {
             }
         }
     }
-    let metadata = convert::metadata(&headers, limits)?;
+    let metadata = codes::metadata(&headers, limits)?;
     match end.error {
         None => Ok(metadata),
         Some(failure) => Err(failure.status(Code::Unknown).with_metadata(metadata)),

@@ -3,7 +3,7 @@
 use super::codes;
 use crate::{
     Code, Metadata, Origin, Result, Status,
-    http::convert::{self, BASE64, MetadataLimits},
+    http::convert::{BASE64, MetadataLimits},
 };
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
@@ -26,11 +26,11 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
     };
     // The usual end is a status and nothing else.
     if number == "0" {
-        return if trailers.len() == 1 { Ok(Metadata::new()) } else { convert::metadata(trailers, limits) };
+        return if trailers.len() == 1 { Ok(Metadata::new()) } else { codes::metadata(trailers, limits) };
     }
     let number = number.to_str().ok().and_then(|number| number.parse::<u16>().ok());
     let code = match number {
-        Some(0) => return convert::metadata(trailers, limits),
+        Some(0) => return codes::metadata(trailers, limits),
         Some(number) => Code::from_number(number),
         None => Code::Unknown,
     };
@@ -43,7 +43,7 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
             status = status.with_detail(type_name, value);
         }
     }
-    let metadata = convert::metadata(trailers, limits).unwrap_or_default();
+    let metadata = codes::metadata(trailers, limits).unwrap_or_default();
     Err(status.with_metadata(metadata))
 }
 

@@ -23,6 +23,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use std::{
+    error::Error,
     future::Future,
     pin::Pin,
     sync::{
@@ -154,6 +155,7 @@ impl Http1 {
     }
 
     async fn dial(&self, common: &Common) -> Result<SendRequest<Upload>> {
+        super::needs_runtime("new connections")?;
         let dialled = async {
             let io = net::dial(&self.address, self.connect_timeout).await?;
             handshake(io, Heard::new(), self.head_bytes_max).await
@@ -218,8 +220,9 @@ pub(super) fn status(common: &Common, broken: &Broken) -> Status {
             format!("{} sent an answer that is no HTTP/1.1: {error}", common.peer),
         );
     }
-    if error.is_user() {
-        return codes::from_path(Code::Internal, format!("the request could not be sent: {error}"));
+    // The request's own stream may have failed.
+    if let Some(status) = error.source().and_then(|source| source.downcast_ref::<Status>()) {
+        return status.clone();
     }
     let why =
         if error.is_incomplete_message() { "the server closed it".to_owned() } else { error.to_string() };

@@ -69,10 +69,10 @@ impl Link {
     ///
     /// # Errors
     /// `ResourceExhausted` when there are too many.
-    pub(super) fn enter(self: &Arc<Link>) -> Result<InFlight> {
+    pub(super) fn enter(self: Arc<Link>) -> Result<InFlight> {
         let calls = self.common.calls.fetch_add(1, Ordering::Relaxed);
-        let entered = InFlight(self.clone());
-        if calls >= self.common.calls_max {
+        let entered = InFlight(self);
+        if calls >= entered.0.common.calls_max {
             let text = format!("{calls} calls are in flight on this connection (calls_max)");
             return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }

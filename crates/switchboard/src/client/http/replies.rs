@@ -9,7 +9,7 @@ use super::{
     link::{Answer, Body, Link},
     settings::{Dialect, Terms},
 };
-use crate::{Code, Metadata, Result, Status, http::convert};
+use crate::{Code, Metadata, Result, Status};
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use bytes::Bytes;
 
@@ -48,7 +48,7 @@ impl<'a> Replies<'a> {
         let compression = Compression::named(headers.get(encoding))?;
         let (head, early_end) = match only_trailers {
             true => (Metadata::new(), Some(grpc::end(&headers, &terms.metadata))),
-            false => (convert::metadata(&headers, &terms.metadata)?, None),
+            false => (codes::metadata(&headers, &terms.metadata)?, None),
         };
         let envelopes = Envelopes::new(terms.message_bytes_max);
         Ok((head, Replies { terms, link, body, envelopes, compression, early_end, end: None }))

@@ -1,12 +1,13 @@
 //! A call with streams: a task moves messages between the caller's queues and the connection.
 
 use super::{
+    codes,
     link::{Exchange, InFlight},
     replies::Replies,
     settings::Terms,
     upload::Uploader,
 };
-use crate::{Metadata, Result, Status, stream::Queue};
+use crate::{Code, Metadata, Result, Status, stream::Queue};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -21,26 +22,18 @@ pub(super) struct Conversation {
     pub(super) wanted: &'static str,
     pub(super) link: InFlight,
     pub(super) exchange: Exchange,
-    pub(super) inbound: Arc<Queue>,
-    pub(super) outbound: Option<Arc<Queue>>,
 }
 
 impl Conversation {
     /// Runs the call to its end: the server's, the deadline, or the reader's who has gone.
-    pub(super) async fn run(self, deadline: Option<Instant>) {
-        let (inbound, outbound) = (self.inbound.clone(), self.outbound.clone());
-        let end = super::within(deadline, pin!(self.converse())).await;
-        if let Some(outbound) = outbound {
-            let why = end.as_ref().err().cloned();
-            outbound.close(why.unwrap_or_else(|| Status::canceled("the call has ended")));
-        }
-        inbound.finish(end);
+    pub(super) async fn run(self, mut queues: Queues, deadline: Option<Instant>) {
+        let inbound = queues.inbound.clone();
+        queues.end = Some(super::within(deadline, super::NO_ANSWER, pin!(self.converse(&inbound))).await);
     }
 
-    async fn converse(mut self) -> Result<Metadata> {
-        let inbound = self.inbound.clone();
+    async fn converse(mut self, inbound: &Queue) -> Result<Metadata> {
         let mut sending = pin!(self.exchange.uploader().map(Uploader::run));
-        let mut receiving = pin!(self.receive());
+        let mut receiving = pin!(self.receive(inbound));
         poll_fn(|cx| {
             inbound.watch_consumer(cx.waker());
             if inbound.is_closed() {
@@ -57,8 +50,8 @@ impl Conversation {
         .await
     }
 
-    async fn receive(self) -> Result<Metadata> {
-        let Conversation { terms, wanted, link, exchange, inbound, .. } = self;
+    async fn receive(self, inbound: &Queue) -> Result<Metadata> {
+        let Conversation { terms, wanted, link, exchange } = self;
         let link = link.link();
         let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
         let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
@@ -68,5 +61,31 @@ impl Conversation {
             poll_fn(|cx| inbound.poll_push(cx, &mut message)).await?;
         }
         Ok(replies.end())
+    }
+}
+
+/// What the caller holds; dropped, it tells both queues how the call ended, also when its task never ran.
+pub(super) struct Queues {
+    inbound: Arc<Queue>,
+    outbound: Option<Arc<Queue>>,
+    end: Option<Result<Metadata>>,
+}
+
+impl Queues {
+    pub(super) fn new(inbound: Arc<Queue>, outbound: Option<Arc<Queue>>) -> Queues {
+        Queues { inbound, outbound, end: None }
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let end = self.end.take().unwrap_or_else(|| {
+            Err(codes::from_path(Code::Unavailable, "the runtime that drove the call has ended".into()))
+        });
+        if let Some(outbound) = &self.outbound {
+            let why = end.as_ref().err().cloned();
+            outbound.close(why.unwrap_or_else(|| Status::canceled("the call has ended")));
+        }
+        self.inbound.finish(end);
     }
 }

@@ -11,7 +11,7 @@ use super::{
     settings::Terms,
     upload::{self, Upload},
 };
-use crate::{Code, Metadata, Result, Status, client::calls, http::convert};
+use crate::{Code, Metadata, Result, Status, client::calls};
 use ::http::{
     StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -41,7 +41,7 @@ pub(super) async fn call(
     let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
     let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
     match only(&mut replies).await {
-        Ok(item) => Ok(calls::Answer { item, head: boxed(head), trailers: boxed(replies.end()) }),
+        Ok(item) => Ok(calls::Answer { item, head, trailers: replies.end() }),
         Err(status) => Err(with_head(status, head)),
     }
 }
@@ -66,10 +66,6 @@ fn with_head(mut status: Status, head: Metadata) -> Status {
         status.metadata_mut().extend(trailers);
     }
     status
-}
-
-fn boxed(metadata: Metadata) -> Option<Box<Metadata>> {
-    (!metadata.is_empty()).then(|| Box::new(metadata))
 }
 
 /// Connect's own form: the message is the body, and a refusal is JSON.
@@ -99,8 +95,8 @@ async fn bare(
     {
         return Err(codes::foreign(status, &headers, wanted, link.peer()));
     }
-    let head = convert::metadata(&headers, &terms.metadata)?;
-    let trailers = convert::metadata(&trailers, &terms.metadata)?;
+    let head = codes::metadata(&headers, &terms.metadata)?;
+    let trailers = codes::metadata(&trailers, &terms.metadata)?;
     let compression = Compression::named(headers.get(CONTENT_ENCODING))?;
     let bytes_max = match status {
         StatusCode::OK => terms.message_bytes_max,
@@ -111,7 +107,7 @@ async fn bare(
         item = compression.decompress(item, bytes_max)?;
     }
     if status == StatusCode::OK {
-        Ok(calls::Answer { item, head: boxed(head), trailers: boxed(trailers) })
+        Ok(calls::Answer { item, head, trailers })
     } else {
         Err(with_head(connect::failure(status, &item, trailers), head))
     }

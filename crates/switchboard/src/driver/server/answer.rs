@@ -26,22 +26,29 @@ const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
 impl<W: ServerWire> Connection<W> {
     /// Begins a call: checks it, starts its handler, and parks what is not ready.
+    #[inline]
     pub(super) fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
-        let (service, method) = self.shared.table.place(head.method);
         let info = self.shared.table.info(head.method);
-        let body = match (info.kind, first, more) {
-            (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _, _) if head.oneway => {
-                Err(Status::unimplemented(format!(
-                    "{} streams, and only unary calls can be one-way",
-                    self.shared.table.full_name(head.method)
-                )))
+        match first {
+            Some(first) if info.kind == Kind::Unary && !more => {
+                self.begin(id, head, RequestBody::One(first), None);
             }
-            (Kind::Unary | Kind::ServerStream, Some(first), false) => Ok((RequestBody::One(first), None)),
-            (Kind::Unary | Kind::ServerStream, _, _) => Err(Status::unimplemented(format!(
-                "{} takes one request message, sent with the call",
-                self.shared.table.full_name(head.method)
-            ))),
-            (Kind::ClientStream | Kind::Bidi, first, more) => {
+            first => self.open_stream(id, head, first, more),
+        }
+    }
+
+    /// Begins a call with streams, or refuses one that is not what its method takes.
+    fn open_stream(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
+        let info = self.shared.table.info(head.method);
+        let refused = match (info.kind, first) {
+            (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _) if head.oneway => {
+                "streams, and only unary calls can be one-way"
+            }
+            (Kind::ServerStream, Some(first)) if !more => {
+                return self.begin(id, head, RequestBody::One(first), None);
+            }
+            (Kind::Unary | Kind::ServerStream, _) => "takes one request message, sent with the call",
+            (Kind::ClientStream | Kind::Bidi, first) => {
                 let queue = Arc::new(Queue::new(0));
                 if let Some(first) = first {
                     queue.push_now(first);
@@ -49,13 +56,16 @@ impl<W: ServerWire> Connection<W> {
                 if !more {
                     queue.finish(Ok(Metadata::new()));
                 }
-                Ok((RequestBody::Many(queue.clone()), Some(queue)))
+                return self.begin(id, head, RequestBody::Many(queue.clone()), Some(queue));
             }
         };
-        let (body, inbound) = match body {
-            Ok(body) => body,
-            Err(status) => return self.wire.end(id, Err(&status), &mut self.out),
-        };
+        let text = format!("{} {refused}", self.shared.table.full_name(head.method));
+        self.wire.end(id, Err(&Status::unimplemented(text)), &mut self.out);
+    }
+
+    fn begin(&mut self, id: CallId, head: Head, body: RequestBody, inbound: Option<Arc<Queue>>) {
+        let (service, method) = self.shared.table.place(head.method);
+        let info = self.shared.table.info(head.method);
         if let Some(status) = self.over_limit(id) {
             return self.wire.end(id, Err(&status), &mut self.out);
         }

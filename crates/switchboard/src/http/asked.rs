@@ -1,0 +1,117 @@
+//! The body of a request: decoded if it is text, and given up when nothing comes.
+//!
+//! Peers on HTTP/2 are pinged, and a connection that does not answer is closed. HTTP/1.1 has nothing of the kind, so
+//! there a body that stops is given up, or a peer could keep its connection and its call for good.
+
+use super::text::{Text, Unreadable, decode};
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::{
+    error::Error,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::Sleep;
+
+/// The body of a request, decoded if it is text.
+pub(super) struct Asked {
+    body: Incoming,
+    /// Characters of a group that is not complete; none if the body is no text.
+    rest: Option<BytesMut>,
+    silence: Option<Silence>,
+}
+
+/// How long nothing may come of a body, and the timer for it once nothing comes.
+struct Silence {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Asked {
+    /// A body that is given up after `silence`, where that is given.
+    pub(super) fn new(body: Incoming, text: Text, silence: Option<Duration>) -> Asked {
+        let silence = silence.map(|limit| Silence { limit, timer: None });
+        Asked { body, rest: text.request.then(BytesMut::new), silence }
+    }
+
+    /// The next frame as it came.
+    fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let Some(silence) = &mut self.silence else {
+            return polled.map_err(|error| Failed(error.into()));
+        };
+        if let Poll::Ready(frame) = polled {
+            silence.timer = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(|error| Failed(error.into()))));
+        }
+        let limit = silence.limit;
+        let timer = silence.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        self.silence = None;
+        let text = format!("nothing more came of the request for {limit:?} (idle_timeout)");
+        Poll::Ready(Some(Err(Failed(text.into()))))
+    }
+}
+
+/// The error of a body, in the shape that `connectrpc` wants it.
+#[derive(Debug)]
+pub(super) struct Failed(Unreadable);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl Body for Asked {
+    type Data = Bytes;
+    type Error = Failed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        let this = &mut *self;
+        loop {
+            let frame = ready!(this.poll_raw(cx));
+            let Some(rest) = &mut this.rest else { return Poll::Ready(frame) };
+            let data = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                failed @ Some(Err(_)) => return Poll::Ready(failed),
+                None if rest.is_empty() => return Poll::Ready(None),
+                None => {
+                    rest.clear();
+                    return Poll::Ready(Some(Err(Failed("the body is not base64: it is cut short".into()))));
+                }
+            };
+            match decode(rest, &data) {
+                // An empty frame would say nothing.
+                Ok(decoded) if decoded.is_empty() => {}
+                decoded => return Poll::Ready(Some(decoded.map(Frame::data).map_err(Failed))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.as_ref().is_none_or(BytesMut::is_empty) && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.rest {
+            None => self.body.size_hint(),
+            Some(_) => SizeHint::default(),
+        }
+    }
+}
