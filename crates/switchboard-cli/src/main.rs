@@ -17,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A remote procedure call framework: every caller, one port.
 #[derive(Debug, Parser)]
-#[command(name = "switchboard", version, max_term_width = 100)]
+#[command(name = "switchboard", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

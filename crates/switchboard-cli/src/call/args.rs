@@ -11,7 +11,7 @@ Examples:
   switchboard call localhost:8080 list
   switchboard call localhost:8080 describe demo.v1.Greeter
   switchboard call localhost:8080 demo.v1.Greeter/Greet -d '{\"name\": \"Ada\"}'
-  switchboard call localhost:8080 demo.v1.Greeter/Sum -d '{\"value\": 1} {\"value\": 2}'
+  switchboard call localhost:8080 Greeter/Sum -d '{\"value\": 1}{\"value\": 2}'
   switchboard call localhost:8080 demo.v1.Greeter/Chat      # types, and reads
   switchboard call localhost:8080 demo.v1.Greeter/Greet -d @ada.json \\
       --wire connect -H 'authorization: Bearer x' --timeout 2s
@@ -24,7 +24,7 @@ cannot be written.";
 
 /// `switchboard call`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, max_term_width = 80)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CallArgs {
     /// Server: HOST:PORT, tcp://, http://, tls:// or unix:/PATH; with options of a channel as
     /// in localhost:8080?wire=connect&http=1

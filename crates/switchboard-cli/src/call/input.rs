@@ -166,22 +166,22 @@ mod tests {
         for (text, expected) in [
             (
                 r#"{"userNam": "a"}"#,
-                "t.Outer has no field \"userNam\" at line 1 column 9; did you mean userName?",
+                "t.Outer has no field \"userNam\" at line 1 column 11; did you mean userName?",
             ),
             (
                 "{\"inners\": [{},\n {\"cuont\": 1}]}",
-                "t.Inner has no field \"cuont\" at line 2 column 9; did you mean count?",
+                "t.Inner has no field \"cuont\" at line 2 column 10; did you mean count?",
             ),
             (
                 r#"{"byName": {"a": {"zzz": 1}}}"#,
-                "t.Inner has no field \"zzz\" at line 1 column 23; there is count, color, at",
+                "t.Inner has no field \"zzz\" at line 1 column 24; there is count, color, at",
             ),
             (r#"{"inners": [{"count": "x"}]}"#, "field inners[0].count: "),
             (r#"{"inners": [{"at": "now"}]}"#, "field inners[0].at: "),
             (r#"{"inners": [{"color": "BLUE"}]}"#, "field inners[0].color: "),
             (
                 r#"{"userName": 5}"#,
-                "field userName: invalid type: integer `5`, expected a string at line 1 column 14",
+                "field userName: invalid type: integer `5`, expected a string at line 1 column 15",
             ),
             (r#"{"userName": "#, "EOF while parsing"),
             ("[]", "invalid type: sequence"),

@@ -164,3 +164,78 @@ fn opaque_file(full_name: &str) -> FileDescriptorProto {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost_reflect::DescriptorPool;
+
+    const SOURCE: &str = r#"
+        syntax = "proto3";
+        package t;
+        import "google/protobuf/any.proto";
+        message Known { string text = 1; google.protobuf.Any more = 2; }
+    "#;
+
+    fn replies(message: &str) -> Replies {
+        let mut pool = DescriptorPool::global();
+        let file = protox::file::File::from_source("t.proto", SOURCE).unwrap();
+        pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).unwrap();
+        let message = pool.get_message_by_name(message).unwrap();
+        Replies::new(Schema::of_pool(pool), message, Codec::Proto)
+    }
+
+    fn any(name: &str, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encoding::string::encode(1, &format!("type.googleapis.com/{name}"), &mut bytes);
+        encoding::bytes::encode(2, &value.to_vec(), &mut bytes);
+        bytes
+    }
+
+    /// A `t.Known` around an `Any`.
+    fn known(more: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encoding::string::encode(1, &"a".to_owned(), &mut bytes);
+        encoding::bytes::encode(2, &more.to_vec(), &mut bytes);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn types_that_nobody_knows_are_shown_as_bytes() {
+        let mut replies = replies("t.Known");
+        let inner = known(&any("far.away.Thing", b"\x01\x02"));
+        let bytes = known(&any("t.Known", &inner));
+        let message = replies.read(bytes.into()).await.unwrap();
+        assert_eq!(
+            serde_json::to_value(message).unwrap(),
+            serde_json::json!({"text": "a", "more": {
+                "@type": "type.googleapis.com/t.Known", "text": "a", "more": {
+                    "@type": "type.googleapis.com/far.away.Thing", "value": "AQI=",
+                },
+            }})
+        );
+        let detail = Detail { type_name: "far.away.Other".into(), value: Bytes::from_static(b"\x01") };
+        let detail = serde_json::to_value(replies.read_detail(&detail).await.unwrap()).unwrap();
+        assert_eq!(detail["value"], "AQ==", "{detail}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_a_status_and_no_panic() {
+        let mut deep = known(b"");
+        for _ in 0..5000 {
+            deep = known(&any("t.Known", &deep));
+        }
+        for (bytes, expected) in [
+            (deep, "more than 128 deep"),
+            (known(&any("t.Known", b"\xff")), "Any is no t.Known"),
+            (vec![0xff], "is no t.Known"),
+        ] {
+            let failure = replies("t.Known").read(bytes.into()).await.unwrap_err();
+            assert!(failure.text().contains(expected), "{}", failure.text());
+        }
+        // A name that is none ends the search all the same.
+        for name in ["", "a b", ".", "a..b", "t.Known.text"] {
+            assert!(replies("t.Known").read(known(&any(name, b"\x01")).into()).await.is_ok(), "{name:?}");
+        }
+    }
+}

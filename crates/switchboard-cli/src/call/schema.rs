@@ -51,6 +51,11 @@ impl Schema {
         Ok(Some(Schema { pool, server: None }))
     }
 
+    #[cfg(test)]
+    pub(super) fn of_pool(pool: DescriptorPool) -> Schema {
+        Schema { pool, server: None }
+    }
+
     /// From a server, which is asked later.
     pub(super) fn of_server(server: Reflection) -> Schema {
         Schema { pool: DescriptorPool::global(), server: Some(server) }
