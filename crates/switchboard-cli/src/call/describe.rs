@@ -4,7 +4,9 @@ use super::schema::Symbol;
 use prost_reflect::{
     Cardinality, EnumDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor, MethodDescriptor,
     ServiceDescriptor, Syntax,
-    prost_types::{FieldOptions, method_options::IdempotencyLevel},
+    prost_types::{
+        EnumOptions, EnumValueOptions, FieldOptions, MessageOptions, method_options::IdempotencyLevel,
+    },
 };
 
 /// The source of what a name stands for; of a method, with its messages.
@@ -115,7 +117,7 @@ impl Printer {
     }
 
     fn members(&mut self, message: &MessageDescriptor) {
-        if message.descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated()) {
+        if message.descriptor_proto().options.as_ref().is_some_and(MessageOptions::deprecated) {
             self.line("option deprecated = true;");
         }
         self.reserved(
@@ -169,7 +171,7 @@ impl Printer {
         self.comments(&found.parent_file(), found.path());
         let name = if self.depth == 0 { found.full_name() } else { found.name() };
         self.block(&format!("enum {name}"), |printer| {
-            if found.enum_descriptor_proto().options.as_ref().is_some_and(|options| options.allow_alias()) {
+            if found.enum_descriptor_proto().options.as_ref().is_some_and(EnumOptions::allow_alias) {
                 printer.line("option allow_alias = true;");
             }
             printer.reserved(
@@ -179,8 +181,11 @@ impl Printer {
             );
             for value in found.values() {
                 printer.comments(&value.parent_file(), value.path());
-                let deprecated =
-                    value.enum_value_descriptor_proto().options.as_ref().is_some_and(|set| set.deprecated());
+                let deprecated = value
+                    .enum_value_descriptor_proto()
+                    .options
+                    .as_ref()
+                    .is_some_and(EnumValueOptions::deprecated);
                 let options = if deprecated { " [deprecated = true]" } else { "" };
                 printer.line(&format!("{} = {}{options};", value.name(), value.number()));
             }

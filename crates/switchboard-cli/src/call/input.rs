@@ -100,7 +100,7 @@ fn read_one<R: Read>(
     let mut track = Track::new();
     let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
     DynamicMessage::deserialize(message.clone(), tracked).map_err(|error| {
-        let (path, error) = (track.path(), serde_json::Error::from(error).to_string());
+        let (path, error) = (track.path(), error.to_string());
         explain(message, &path, &error)
     })
 }
@@ -126,7 +126,7 @@ const UNKNOWN: &str = "unrecognized field name '";
 /// The message that the path leads to; none where JSON has a form of its own.
 fn message_at(message: &MessageDescriptor, path: &Path) -> Option<MessageDescriptor> {
     let mut at = message.clone();
-    for segment in path.iter() {
+    for segment in path {
         let Segment::Map { key } = segment else { continue };
         if at.full_name().starts_with("google.protobuf.") {
             return None;

@@ -4,7 +4,8 @@ use super::{failure::Failure, input::Requests, output::Output, replies::Replies,
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{
-    DynamicMessage, MethodDescriptor, ReflectMessage, prost_types::method_options::IdempotencyLevel,
+    DynamicMessage, MethodDescriptor, ReflectMessage,
+    prost_types::{MethodOptions, method_options::IdempotencyLevel},
 };
 use std::{
     pin::pin,
@@ -151,7 +152,6 @@ async fn receive(
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "the form that channels ask for")]
 fn copy(bytes: &Bytes, _: Codec) -> Called<Bytes> {
     Ok(bytes.clone())
 }
@@ -163,7 +163,7 @@ fn failed(status: Status, output: &mut Output) -> Failure {
 
 fn idempotency(method: &MethodDescriptor) -> Idempotency {
     let options = method.method_descriptor_proto().options.as_ref();
-    match options.map(|options| options.idempotency_level()) {
+    match options.map(MethodOptions::idempotency_level) {
         Some(IdempotencyLevel::NoSideEffects) => Idempotency::NoSideEffects,
         Some(IdempotencyLevel::Idempotent) => Idempotency::Idempotent,
         _ => Idempotency::Unknown,
