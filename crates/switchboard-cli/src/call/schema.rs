@@ -119,10 +119,13 @@ impl Schema {
         if let Some(symbol) = self.known(&name) {
             return Ok(symbol);
         }
-        // What services refer to is known once they are.
+        // What services have and refer to is known once they are; some servers do not find methods by name.
         let services = self.services().await?;
         for service in &services {
             self.fetch(service).await?;
+        }
+        if let Some(symbol) = self.known(&name) {
+            return Ok(symbol);
         }
         let suffix = format!(".{name}");
         let names = self.names();
