@@ -346,6 +346,63 @@ fn servers_that_are_not_what_they_seem_are_told_apart() {
     }
 }
 
+#[switchboard::service]
+trait Calc {
+    async fn divide(&self, a: i64, b: i64) -> switchboard::Result<i64>;
+}
+
+struct Exact;
+
+impl Calc for Exact {
+    async fn divide(&self, a: i64, b: i64) -> switchboard::Result<i64> {
+        let quotient = a.checked_div(b);
+        quotient.ok_or_else(|| switchboard::Status::invalid_argument("b is 0: nothing is divided by it"))
+    }
+}
+
+#[test]
+fn services_without_a_schema_are_called_with_raw_json() {
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        switchboard::run(async move {
+            let server = switchboard::Server::new().add(CalcServer::new(Exact)).listen("127.0.0.1:0");
+            let running = server.start().await.unwrap();
+            tell.send(running.addresses()[0].to_string()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let calc = told.recv().unwrap();
+    let by_schema = call(&calc, &["Calc/Divide"]);
+    assert_eq!(by_schema.code, 2, "{}", by_schema.stderr);
+    assert!(by_schema.stderr.contains("--raw"), "{}", by_schema.stderr);
+    assert!(call(&calc, &["list", "-v"]).stdout.contains("Calc\n"));
+    assert!(call(&calc, &["describe"]).stdout.contains("no schema of Calc"));
+    let demo = Server::start();
+    for wire in WIRES {
+        let raw = |address: &str, arguments: &[&str]| {
+            call(address, &[arguments, &["--wire", wire, "--compact"]].concat())
+        };
+        let divide = |data| raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", data]);
+        assert_eq!(divide(r#"{"a": 84, "b": 2}"#).values(), [json!(42)], "{wire}");
+        let refused = divide(r#"{"a": 1, "b": 0}"#);
+        assert_eq!(refused.code, 67, "{wire}: {}", refused.stderr);
+        assert!(refused.stderr.contains("nothing is divided by it"), "{wire}: {}", refused.stderr);
+        assert_eq!(raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", "{,}"]).code, 2, "{wire}");
+
+        // What has a schema takes JSON as well.
+        let chat = ["demo.v1.Greeter/Chat", "--raw", "bidi", "-d", r#"{"text": "a"}{"text": "b"}"#];
+        assert_eq!(
+            raw(&demo.address, &chat).values(),
+            [json!({"text": "A"}), json!({"text": "B"})],
+            "{wire}"
+        );
+        let sum = ["demo.v1.Greeter/Sum", "--raw", "client-stream", "-d", r#"{"value": "2"}"#];
+        assert_eq!(raw(&demo.address, &sum).values(), [json!({"sum": "2", "count": 1})], "{wire}");
+        let watch = ["demo.v1.Greeter/Watch", "--raw", "server-stream", "-d", r#"{"count": 2}"#];
+        assert_eq!(raw(&demo.address, &watch).values()[1], json!({"n": 1}), "{wire}");
+    }
+}
+
 #[test]
 fn help_fits_in_80_columns() {
     let help = Done::of(switchboard().args(["call", "--help"]).output().unwrap()).stdout;

@@ -1,6 +1,6 @@
 //! The command line of `switchboard call`.
 
-use super::{metadata, target::Wire};
+use super::{invoke::RawKind, metadata, target::Wire};
 use bytes::Bytes;
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
@@ -61,6 +61,11 @@ pub(crate) struct CallArgs {
     /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema")]
     pub(super) descriptor_set: Vec<PathBuf>,
+
+    /// Send and print JSON as it is, for servers whose schema is not to be had, such as services
+    /// made from Rust traits; KIND is that of the method
+    #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema", conflicts_with_all = ["proto", "descriptor_set"])]
+    pub(super) raw: Option<RawKind>,
 
     /// Certificates to trust, in a PEM file
     #[arg(long, value_name = "FILE", help_heading = "TLS")]

@@ -1,14 +1,18 @@
 //! Requests: JSON values one after the other, from the command line, a file or standard input.
 
 use super::{failure::Failure, names::instead};
+use bytes::Bytes;
+use prost::Message;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
-use serde_json::{Deserializer, de::IoRead};
+use serde::Deserialize;
+use serde_json::{Deserializer, de::IoRead, value::RawValue};
 use serde_path_to_error::{Path, Segment, Track};
 use std::{
     fs::File,
     io::{self, BufReader, Cursor, IsTerminal, Read},
     thread,
 };
+use switchboard::Codec;
 use tokio::sync::mpsc;
 
 /// Messages that are read ahead.
@@ -48,16 +52,17 @@ impl Input {
     }
 
     /// Reads on a thread of its own, so that a terminal or pipe that waits holds up nothing else.
-    pub(super) fn read(self, message: MessageDescriptor) -> Requests {
+    pub(super) fn read(self, form: Form) -> Requests {
         let (into, requests) = mpsc::channel(AHEAD);
         let Input { name, reader } = self;
+        let empty = form.empty();
         thread::spawn(move || {
             let mut json = Deserializer::from_reader(BufReader::new(reader));
             loop {
                 let next = match json.end() {
                     Ok(()) => return,
                     Err(error) if error.is_io() => Err(format!("{name}: {error}")),
-                    Err(_) => read_one(&mut json, &message).map_err(|why| format!("{name}: {why}")),
+                    Err(_) => form.read(&mut json).map_err(|why| format!("{name}: {why}")),
                 };
                 let last = next.is_err();
                 if into.blocking_send(next).is_err() || last {
@@ -65,26 +70,61 @@ impl Input {
                 }
             }
         });
-        Requests(requests)
+        Requests { requests, empty }
     }
 }
 
-/// Requests as they are read.
-pub(super) struct Requests(mpsc::Receiver<Result<DynamicMessage, String>>);
+/// What JSON values become.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// Messages of this type, in this codec.
+    Message(MessageDescriptor, Codec),
+    /// Themselves.
+    Raw,
+}
+
+impl Form {
+    fn read<R: Read>(&self, json: &mut Deserializer<IoRead<R>>) -> Result<Bytes, String> {
+        match self {
+            Form::Message(message, codec) => encode(&read_one(json, message)?, *codec),
+            Form::Raw => {
+                let value = Box::<RawValue>::deserialize(json).map_err(|error| error.to_string())?;
+                Ok(String::from(Box::<str>::from(value)).into())
+            }
+        }
+    }
+
+    /// A request that nothing was said about.
+    fn empty(&self) -> Bytes {
+        match self {
+            Form::Message(_, Codec::Json) | Form::Raw => Bytes::from_static(b"{}"),
+            Form::Message(..) => Bytes::new(),
+        }
+    }
+}
+
+fn encode(message: &DynamicMessage, codec: Codec) -> Result<Bytes, String> {
+    match codec {
+        Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| error.to_string()),
+        _ => Ok(message.encode_to_vec().into()),
+    }
+}
+
+/// Requests as they are read, encoded.
+pub(super) struct Requests {
+    requests: mpsc::Receiver<Result<Bytes, String>>,
+    empty: Bytes,
+}
 
 impl Requests {
     /// The next request, none at the end. Cancel safe.
-    pub(super) async fn next(&mut self) -> Result<Option<DynamicMessage>, Failure> {
-        self.0.recv().await.transpose().map_err(Failure::Asked)
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        self.requests.recv().await.transpose().map_err(Failure::Asked)
     }
 
     /// The only request; an empty one if there is none.
-    pub(super) async fn only(
-        &mut self,
-        message: MessageDescriptor,
-        method: &str,
-    ) -> Result<DynamicMessage, Failure> {
-        let Some(first) = self.next().await? else { return Ok(DynamicMessage::new(message)) };
+    pub(super) async fn only(&mut self, method: &str) -> Result<Bytes, Failure> {
+        let Some(first) = self.next().await? else { return Ok(self.empty.clone()) };
         match self.next().await? {
             None => Ok(first),
             Some(_) => Err(Failure::Asked(format!("{method} takes one request, and there are more"))),
@@ -196,9 +236,11 @@ mod tests {
     #[tokio::test]
     async fn values_stand_one_after_the_other() {
         let text = "{\"userName\": \"a\"}{\"user_name\": \"b\"}\n\n {}\n";
-        let mut requests = Input::new(Some(text), true, true).unwrap().read(schema());
+        let form = Form::Message(schema(), Codec::Proto);
+        let mut requests = Input::new(Some(text), true, true).unwrap().read(form);
         let mut names = Vec::new();
-        while let Some(message) = requests.next().await.unwrap() {
+        while let Some(bytes) = requests.next().await.unwrap() {
+            let message = DynamicMessage::decode(schema(), bytes).unwrap();
             names.push(message.get_field_by_name("user_name").unwrap().as_str().unwrap().to_owned());
         }
         assert_eq!(names, ["a", "b", ""]);

@@ -2,9 +2,9 @@
 
 use super::{failure::Failure, input::Requests, output::Output, replies::Replies, timings::Timings};
 use bytes::Bytes;
-use prost::Message;
+use clap::ValueEnum;
 use prost_reflect::{
-    DynamicMessage, MethodDescriptor, ReflectMessage,
+    MethodDescriptor,
     prost_types::{MethodOptions, method_options::IdempotencyLevel},
 };
 use std::{
@@ -19,10 +19,42 @@ use switchboard::{
 #[derive(Debug)]
 pub(super) struct Invocation<'a> {
     pub(super) channel: &'a Channel,
-    pub(super) method: MethodDescriptor,
+    pub(super) method: &'static ClientMethod,
     pub(super) codec: Codec,
     pub(super) metadata: &'a [(String, Bytes)],
     pub(super) timeout: Option<Duration>,
+}
+
+/// The kind of a method that no schema tells of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum RawKind {
+    Bidi,
+    ClientStream,
+    ServerStream,
+    Unary,
+}
+
+/// The method of a schema, as channels know it.
+pub(super) fn of_schema(method: &MethodDescriptor) -> Result<&'static ClientMethod, Status> {
+    let path = format!("{}/{}", method.parent_service().full_name(), method.name());
+    let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+        (false, false) => Kind::Unary,
+        (false, true) => Kind::ServerStream,
+        (true, false) => Kind::ClientStream,
+        (true, true) => Kind::Bidi,
+    };
+    ClientMethod::intern(&path, kind, idempotency(method))
+}
+
+/// A method without a schema.
+pub(super) fn of_name(path: &str, kind: RawKind) -> Result<&'static ClientMethod, Status> {
+    let kind = match kind {
+        RawKind::Bidi => Kind::Bidi,
+        RawKind::ClientStream => Kind::ClientStream,
+        RawKind::ServerStream => Kind::ServerStream,
+        RawKind::Unary => Kind::Unary,
+    };
+    ClientMethod::intern(path, kind, Idempotency::Unknown)
 }
 
 /// Sets the options that all kinds of call have.
@@ -39,16 +71,6 @@ macro_rules! with_options {
     }};
 }
 
-/// The kind of a method.
-pub(super) fn kind(method: &MethodDescriptor) -> Kind {
-    match (method.is_client_streaming(), method.is_server_streaming()) {
-        (false, false) => Kind::Unary,
-        (false, true) => Kind::ServerStream,
-        (true, false) => Kind::ClientStream,
-        (true, true) => Kind::Bidi,
-    }
-}
-
 impl Invocation<'_> {
     /// Calls, and prints what comes back as it comes.
     pub(super) async fn run(
@@ -58,12 +80,10 @@ impl Invocation<'_> {
         output: &mut Output,
         timings: &mut Timings,
     ) -> Result<(), Failure> {
-        let kind = kind(&self.method);
-        let path = format!("{}/{}", self.method.parent_service().full_name(), self.method.name());
-        let method = ClientMethod::intern(&path, kind, idempotency(&self.method))?;
-        match kind {
+        let method = self.method;
+        match method.service.methods[usize::from(method.index)].kind {
             Kind::Unary => {
-                let request = self.encode(&requests.only(self.method.input(), &path).await?)?;
+                let request = requests.only(method.path).await?;
                 let sent = Instant::now();
                 let call = self.channel.unary(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
                 let reply = match with_options!(self, call).await {
@@ -78,7 +98,7 @@ impl Invocation<'_> {
                 Ok(())
             }
             Kind::ServerStream => {
-                let request = self.encode(&requests.only(self.method.input(), &path).await?)?;
+                let request = requests.only(method.path).await?;
                 let sent = Instant::now();
                 let call = self.channel.server_stream(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
                 let receiver = with_options!(self, call).await.map_err(|status| failed(status, output))?;
@@ -90,7 +110,7 @@ impl Invocation<'_> {
                 let call = self.channel.bidi(method, self.codec, copy, |_, bytes| Ok(bytes));
                 let (sender, receiver) =
                     with_options!(self, call).await.map_err(|status| failed(status, output))?;
-                let mut sending = pin!(self.send(requests, sender));
+                let mut sending = pin!(send(requests, sender));
                 let mut receiving = pin!(receive(receiver, sent, replies, output, timings));
                 tokio::select! {
                     biased;
@@ -103,30 +123,17 @@ impl Invocation<'_> {
             }
         }
     }
+}
 
-    async fn send(&self, mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {
-        while let Some(request) = requests.next().await? {
-            // A call that has ended says why where its replies are read.
-            if sender.send(self.encode(&request)?).await.is_err() {
-                break;
-            }
-        }
-        sender.finish();
-        Ok(())
-    }
-
-    fn encode(&self, message: &DynamicMessage) -> Result<Bytes, Failure> {
-        match self.codec {
-            Codec::Json => {
-                let json = serde_json::to_vec(message).map_err(|error| {
-                    let name = message.descriptor().full_name().to_owned();
-                    Failure::Asked(format!("a {name} that JSON cannot carry: {error}"))
-                })?;
-                Ok(json.into())
-            }
-            _ => Ok(message.encode_to_vec().into()),
+async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {
+    while let Some(request) = requests.next().await? {
+        // A call that has ended says why where its replies are read.
+        if sender.send(request).await.is_err() {
+            break;
         }
     }
+    sender.finish();
+    Ok(())
 }
 
 async fn receive(

@@ -18,8 +18,8 @@ mod tips;
 pub(crate) use args::CallArgs;
 
 use failure::Failure;
-use input::Input;
-use invoke::Invocation;
+use input::{Form, Input, Requests};
+use invoke::{Invocation, RawKind};
 use output::{Output, print};
 use reflection::Reflection;
 use replies::Replies;
@@ -28,7 +28,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use switchboard::{Channel, Code, Codec, Origin, Runtime, Status};
+use switchboard::{Channel, ClientMethod, Code, Codec, Origin, Runtime, Status};
 use target::{Target, Wire};
 use timings::Timings;
 
@@ -109,7 +109,15 @@ impl Command<'_> {
                 lines.push(name.clone());
                 continue;
             }
-            for method in schema.service(name).await?.methods() {
+            let known = match schema.service(name).await {
+                // One of several without a schema takes nothing from the others.
+                Err(Failure::Asked(_)) if service.is_none() => {
+                    lines.push(name.clone());
+                    continue;
+                }
+                known => known?,
+            };
+            for method in known.methods() {
                 let signature = if self.args.verbose { describe::signature(&method) } else { String::new() };
                 lines.push(format!("{name}/{}{signature}", method.name()));
             }
@@ -131,14 +139,27 @@ impl Command<'_> {
             }
         };
         let mut sources = Vec::new();
-        for name in names {
-            sources.push(describe::source(&schema.symbol(&name).await?));
+        for known in names {
+            match schema.symbol(&known).await {
+                Err(Failure::Asked(_)) if name.is_none() => {
+                    sources.push(format!("// The server has no schema of {known}.\n"));
+                }
+                symbol => sources.push(describe::source(&symbol?)),
+            }
         }
         print(&sources.join("\n"))
     }
 
     async fn call(&mut self, output: &mut Output) -> Result<(), Failure> {
-        names::split_method(&self.args.verb).map_err(Failure::Asked)?;
+        let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Asked)?;
+        if let Some(kind) = self.args.raw {
+            let method = invoke::of_name(&format!("{service}/{name}"), kind)
+                .map_err(|status| Failure::Asked(status.message().to_owned()))?;
+            let channel = self.connect(self.target.wire).await?;
+            let streams = matches!(kind, RawKind::Bidi | RawKind::ClientStream);
+            let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
+            return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
+        }
         let local = Schema::of_files(self.args)?;
         // Before the server is asked, so that a mistake costs nothing.
         let local_method = match local {
@@ -158,11 +179,23 @@ impl Command<'_> {
         };
         let takes_fields = method.input().fields().len() > 0;
         let input = Input::new(self.args.data.as_deref(), method.is_client_streaming(), takes_fields)?;
-        let requests = input.read(method.input());
         let codec = channel.codec(Codec::Proto);
-        let mut replies = Replies::new(schema, method.output(), codec);
+        let requests = input.read(Form::Message(method.input(), codec));
+        let replies = Replies::new(schema, method.output(), codec);
+        self.invoke(&channel, invoke::of_schema(&method)?, codec, requests, replies, output).await
+    }
+
+    async fn invoke(
+        &mut self,
+        channel: &Channel,
+        method: &'static ClientMethod,
+        codec: Codec,
+        requests: Requests,
+        mut replies: Replies,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
         let invocation = Invocation {
-            channel: &channel,
+            channel,
             method,
             codec,
             metadata: &self.args.headers,

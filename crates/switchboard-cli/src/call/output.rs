@@ -4,6 +4,7 @@ use super::{
     args::CallArgs,
     failure::{Ended, Failure},
     metadata,
+    replies::Reply,
     timings::Timings,
 };
 use prost_reflect::{DynamicMessage, ReflectMessage, SerializeOptions};
@@ -65,8 +66,12 @@ impl Output {
     }
 
     /// Prints a reply at once: the next may take its time.
-    pub(super) fn message(&mut self, message: &DynamicMessage) -> Result<(), Failure> {
-        let json = self.json(message)?;
+    pub(super) fn message(&mut self, reply: &Reply) -> Result<(), Failure> {
+        let json = match reply {
+            Reply::Message(message) => self.json(message)?,
+            Reply::Raw(value) if self.compact => value.to_string(),
+            Reply::Raw(value) => format!("{value:#}"),
+        };
         self.messages += 1;
         if !self.one_object {
             return print(&format!("{json}\n"));

@@ -16,11 +16,19 @@ use switchboard::{Codec, Detail, Status};
 /// Messages within messages, those in an `Any` included: what lies deeper could exhaust the stack.
 const DEPTH_MAX: usize = 128;
 
+/// A reply that can be written as JSON.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Message(DynamicMessage),
+    Raw(serde_json::Value),
+}
+
 /// Reads the replies of a method.
 #[derive(Debug)]
 pub(super) struct Replies {
     schema: Schema,
-    message: MessageDescriptor,
+    /// Their type, if it is known.
+    message: Option<MessageDescriptor>,
     codec: Codec,
     /// Types that nobody knows.
     opaque: BTreeSet<String>,
@@ -28,20 +36,30 @@ pub(super) struct Replies {
 
 impl Replies {
     pub(super) fn new(schema: Schema, message: MessageDescriptor, codec: Codec) -> Replies {
-        Replies { schema, message, codec, opaque: BTreeSet::new() }
+        Replies { schema, message: Some(message), codec, opaque: BTreeSet::new() }
+    }
+
+    /// Replies that are any JSON.
+    pub(super) fn raw() -> Replies {
+        Replies { schema: Schema::empty(), message: None, codec: Codec::Json, opaque: BTreeSet::new() }
     }
 
     /// The message of a reply.
-    pub(super) async fn read(&mut self, bytes: Bytes) -> Result<DynamicMessage, Failure> {
+    pub(super) async fn read(&mut self, bytes: Bytes) -> Result<Reply, Failure> {
+        let Some(message) = &self.message else {
+            let read = serde_json::from_slice(&bytes);
+            return Ok(Reply::Raw(
+                read.map_err(|error| Status::internal(format!("the reply is no JSON: {error}")))?,
+            ));
+        };
+        let name = message.full_name().to_owned();
         if self.codec == Codec::Json {
             let mut json = serde_json::Deserializer::from_slice(&bytes);
-            let read = DynamicMessage::deserialize(self.message.clone(), &mut json);
-            return read.map_err(|error| {
-                let name = self.message.full_name();
-                Status::internal(format!("the reply is no {name} in JSON: {error}")).into()
-            });
+            let read = DynamicMessage::deserialize(message.clone(), &mut json);
+            let wrong = |error| Status::internal(format!("the reply is no {name} in JSON: {error}"));
+            return Ok(Reply::Message(read.map_err(wrong)?));
         }
-        self.read_as(self.message.full_name().to_owned(), bytes).await
+        self.read_as(name, bytes).await.map(Reply::Message)
     }
 
     /// A detail of a status as JSON that an `Any` would have.
@@ -185,6 +203,13 @@ mod tests {
         Replies::new(Schema::of_pool(pool), message, Codec::Proto)
     }
 
+    async fn json(replies: &mut Replies, bytes: Vec<u8>) -> serde_json::Value {
+        match replies.read(bytes.into()).await.unwrap() {
+            Reply::Message(message) => serde_json::to_value(message).unwrap(),
+            Reply::Raw(value) => value,
+        }
+    }
+
     fn any(name: &str, value: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         encoding::string::encode(1, &format!("type.googleapis.com/{name}"), &mut bytes);
@@ -205,9 +230,8 @@ mod tests {
         let mut replies = replies("t.Known");
         let inner = known(&any("far.away.Thing", b"\x01\x02"));
         let bytes = known(&any("t.Known", &inner));
-        let message = replies.read(bytes.into()).await.unwrap();
         assert_eq!(
-            serde_json::to_value(message).unwrap(),
+            json(&mut replies, bytes).await,
             serde_json::json!({"text": "a", "more": {
                 "@type": "type.googleapis.com/t.Known", "text": "a", "more": {
                     "@type": "type.googleapis.com/far.away.Thing", "value": "AQI=",

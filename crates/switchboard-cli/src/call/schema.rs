@@ -51,6 +51,11 @@ impl Schema {
         Ok(Some(Schema { pool, server: None }))
     }
 
+    /// Nothing but what every schema may use.
+    pub(super) fn empty() -> Schema {
+        Schema { pool: DescriptorPool::global(), server: None }
+    }
+
     #[cfg(test)]
     pub(super) fn of_pool(pool: DescriptorPool) -> Schema {
         Schema { pool, server: None }
@@ -89,6 +94,10 @@ impl Schema {
             if let Some(service) = self.pool.get_service_by_name(full) {
                 return Ok(service);
             }
+        }
+        if services.iter().any(|service| service == name) {
+            let text = format!("the server names {name} and has no schema of it; call it with --raw KIND");
+            return Err(Failure::Asked(text));
         }
         let text = format!(
             "unknown service {name}{}",
