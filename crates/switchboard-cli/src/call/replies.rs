@@ -91,10 +91,24 @@ impl Replies {
         }
     }
 
+    /// Details that every server may send, whatever its schema.
+    fn learn_standard_details(&mut self) {
+        let mut pool = self.schema.pool.clone();
+        let file = protox::file::File::from_source("google/rpc/error_details.proto", DETAILS)
+            .expect("the file is part of the program and tested");
+        // A schema that has some of them under a name of its own keeps them.
+        if pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).is_ok() {
+            self.schema.pool = pool;
+        }
+    }
+
     /// Gets a type from the server, or makes one that shows its bytes.
     async fn learn(&mut self, name: String) {
         // That the server does not know it, or has no reflection, is no failure of the call.
         let _ = self.schema.fetch(&name).await;
+        if name.starts_with("google.rpc.") && self.schema.pool.get_message_by_name(&name).is_none() {
+            self.learn_standard_details();
+        }
         if self.schema.pool.get_message_by_name(&name).is_none() {
             let mut pool = self.schema.pool.clone();
             if pool.add_file_descriptor_proto(opaque_file(&name)).is_ok() {
@@ -104,6 +118,9 @@ impl Replies {
         }
     }
 }
+
+/// The standard details of statuses.
+const DETAILS: &str = include_str!("../../proto/google/rpc/error_details.proto");
 
 /// Looks into every `Any`.
 struct Visit<'a> {
@@ -241,6 +258,18 @@ mod tests {
         let detail = Detail { type_name: "far.away.Other".into(), value: Bytes::from_static(b"\x01") };
         let detail = serde_json::to_value(replies.read_detail(&detail).await.unwrap()).unwrap();
         assert_eq!(detail["value"], "AQ==", "{detail}");
+    }
+
+    #[tokio::test]
+    async fn standard_details_need_no_schema() {
+        let mut info = Vec::new();
+        encoding::string::encode(1, &"QUOTA".to_owned(), &mut info);
+        let detail = Detail { type_name: "google.rpc.ErrorInfo".into(), value: info.into() };
+        let shown = serde_json::to_value(Replies::raw().read_detail(&detail).await.unwrap()).unwrap();
+        assert_eq!(shown["reason"], "QUOTA", "{shown}");
+        let detail = Detail { type_name: "google.rpc.Unheard".into(), value: Bytes::from_static(b"x") };
+        let shown = serde_json::to_value(Replies::raw().read_detail(&detail).await.unwrap()).unwrap();
+        assert_eq!(shown["value"], "eA==", "{shown}");
     }
 
     #[tokio::test]
