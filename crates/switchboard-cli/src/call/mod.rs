@@ -47,35 +47,36 @@ pub(crate) fn run(args: CallArgs) -> ExitCode {
 }
 
 async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
-    let command = Target::new(args).map_err(Failure::Asked).map(|target| Command {
+    let mut output = Output::new(args);
+    let target = Target::new(args).map_err(|text| {
+        let failure = Failure::Asked(text);
+        eprintln!("{}", failure.text());
+        failure
+    })?;
+    let mut command = Command {
         args,
         target,
         deadline: args.timeout.map(|timeout| Instant::now() + timeout),
         timings: Timings::start(),
-    });
-    let is_call = !["list", "describe"].contains(&args.verb.as_str());
-    let mut output = Output::new(args);
-    let (mut outcome, mut command) = match command {
-        Ok(mut command) => (command.run(&mut output).await, Some(command)),
-        Err(failure) => (Err(failure), None),
     };
-    if let (Err(Failure::Status(ended)), Some(command)) = (&mut outcome, &mut command) {
-        command.timings.stop();
+    let mut outcome = command.run(&mut output).await;
+    command.timings.stop();
+    if let Err(Failure::Status(ended)) = &mut outcome {
         tips::add(ended, &command.target).await;
     }
-    match (command, &outcome) {
-        // The output that cannot be written takes no further word.
-        (_, Err(failure @ Failure::Output(_))) => eprintln!("{}", failure.text()),
-        (Some(mut command), outcome) if is_call => {
-            if outcome.is_ok() {
-                command.timings.stop();
-            }
-            output.end(outcome.as_ref().err(), &command.timings)?;
+    let is_call = !["list", "describe"].contains(&args.verb.as_str());
+    match outcome {
+        // What cannot be written is not tried again.
+        Err(failure @ Failure::Output(_)) => {
+            eprintln!("{}", failure.text());
+            Err(failure)
         }
-        (_, Err(failure)) => eprintln!("{}", failure.text()),
-        (_, Ok(())) => {}
+        outcome if is_call => {
+            output.end(outcome.as_ref().err(), &command.timings)?;
+            outcome
+        }
+        outcome => outcome.inspect_err(|failure| eprintln!("{}", failure.text())),
     }
-    outcome
 }
 
 struct Command<'a> {

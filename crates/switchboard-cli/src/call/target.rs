@@ -45,6 +45,12 @@ impl Target {
     pub(super) fn new(args: &CallArgs) -> Result<Target, String> {
         let (address, query) = args.url.split_once('?').unwrap_or((&args.url, ""));
         let address = with_scheme(address)?;
+        let tls = [&args.ca, &args.cert, &args.key, &args.server_name];
+        if tls.iter().any(|flag| flag.is_some()) && !address.starts_with("tls://") {
+            return Err(format!(
+                "--ca, --cert, --key and --server-name are for tls://HOST:PORT, not for {address}"
+            ));
+        }
         let mut options = Vec::new();
         let mut wire = None;
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -102,6 +108,11 @@ impl Target {
 
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether calls take HTTP/1.1.
+    pub(super) fn is_http1(&self) -> bool {
+        self.options.iter().any(|(name, value)| name == "http" && value == "1")
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -174,7 +185,8 @@ mod tests {
             ("a:1?wire=soap", "expected grpc, grpc-web, connect or native"),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
-            ("a:1 --ca a&b", "has a &"),
+            ("tls://a:1 --ca a&b", "has a &"),
+            ("a:1 --ca a.pem", "are for tls://HOST:PORT"),
         ] {
             assert!(target(line).unwrap_err().contains(why), "{line}");
         }

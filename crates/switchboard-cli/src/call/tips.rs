@@ -43,10 +43,10 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
         }
     }
     let message = status.message();
-    if message.contains("message_bytes_max") {
+    let came_from_the_method = status.origin() == Origin::Peer;
+    if message.contains("message_bytes_max") && !came_from_the_method {
         return Some("take larger messages with --max-message-size, as in 16MiB".into());
     }
-    let came_from_the_method = status.origin() == Origin::Peer;
     match status.code() {
         Code::Unauthenticated if came_from_the_method => {
             return Some("send credentials with -H 'authorization: …'".into());
@@ -55,36 +55,40 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
             if !came_from_the_method || message.is_empty() => {}
         _ => return None,
     }
+    if target.is_tls() {
+        // Its handshake says why it failed.
+        return None;
+    }
     let (host, port) = target.host()?;
     let seen = look(&host, port, target.wire).await?;
     if status.code() == Code::DeadlineExceeded && matches!(seen, Seen::Http1 | Seen::Http2) {
         return None;
     }
     match seen {
-        Seen::Tls if target.is_tls() => None,
-        Seen::Tls => Some(format!("the server speaks TLS: call it as tls://{host}:{port}")),
-        _ if target.is_tls() => {
-            Some(format!("the server speaks no TLS: call it as tcp://{host}:{port}"))
-        }
+        Seen::Tls => Some(format!("the server speaks TLS: call it as {}", address.replacen("tcp://", "tls://", 1))),
         Seen::Http1 if target.wire == Wire::Native => {
             Some("the server answers in HTTP: try --wire grpc, or --wire connect".into())
         }
+        Seen::Http1 if target.is_http1() => None,
         Seen::Http1 => Some(
             "the server answers in HTTP/1.1; if it speaks Connect or gRPC-Web, add ?http=1 to the URL and \
              --wire connect or grpc-web; else is this the right port?"
                 .into(),
         ),
-        Seen::Http2 if target.wire != Wire::Grpc => {
+        // A connection that was lost on another wire of HTTP says nothing against that wire.
+        Seen::Http2
+            if target.wire == Wire::Native
+                || target.wire != Wire::Grpc && status.code() != Code::Unavailable =>
+        {
             Some("the server speaks HTTP/2, as gRPC does: try --wire grpc".into())
         }
         Seen::Http2 => None,
         Seen::Other => Some("the server answers HTTP with another protocol: is this the right port?".into()),
-        Seen::Silence if status.code() == Code::DeadlineExceeded => {
-            Some("the server accepts connections and says nothing: allow more time with --timeout, or look whether it hangs".into())
-        }
-        Seen::Silence => {
-            Some("the server accepts connections and says nothing: it may speak TLS (tls://) or another protocol".into())
-        }
+        Seen::Silence => Some(
+            "the server accepts connections and says nothing: does it hang, or speak TLS (tls://) or another \
+             protocol?"
+                .into(),
+        ),
     }
 }
 
