@@ -15,6 +15,8 @@ use switchboard::{Codec, Detail, Status};
 
 /// Messages within messages, those in an `Any` included: what lies deeper could exhaust the stack.
 const DEPTH_MAX: usize = 128;
+/// Types that nobody knows: each costs a question to the server and a place in the schema.
+const OPAQUE_MAX: usize = 256;
 
 /// A reply that can be written as JSON.
 #[derive(Debug)]
@@ -86,6 +88,10 @@ impl Replies {
                 return Ok(message);
             }
             for unknown in visit.unknown {
+                if self.opaque.len() == OPAQUE_MAX {
+                    let text = format!("the reply's Anys have over {OPAQUE_MAX} types that nobody knows");
+                    return Err(Status::resource_exhausted(text).into());
+                }
                 self.learn(unknown).await;
             }
         }
@@ -210,6 +216,7 @@ mod tests {
         package t;
         import "google/protobuf/any.proto";
         message Known { string text = 1; google.protobuf.Any more = 2; }
+        message Many { repeated google.protobuf.Any more = 1; }
     "#;
 
     fn replies(message: &str) -> Replies {
@@ -278,6 +285,12 @@ mod tests {
         for _ in 0..5000 {
             deep = known(&any("t.Known", &deep));
         }
+        let mut message = Vec::new();
+        for n in 0..1000 {
+            encoding::bytes::encode(1, &any(&format!("far.Away{n}"), b""), &mut message);
+        }
+        let many = replies("t.Many").read(message.into()).await.unwrap_err();
+        assert!(many.text().contains("over 256 types"), "{}", many.text());
         for (bytes, expected) in [
             (deep, "more than 128 deep"),
             (known(&any("t.Known", b"\xff")), "Any is no t.Known"),

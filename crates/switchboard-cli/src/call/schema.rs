@@ -213,6 +213,9 @@ impl Schema {
                 return Err(Failure::Asked(format!("the server's schema has over {FILES_MAX} files")));
             }
             imports.retain(|name| !files.contains_key(name) && self.pool.get_file_by_name(name).is_none());
+            if imports.len() > FILES_MAX {
+                return Err(Failure::Asked(format!("the server's schema imports over {FILES_MAX} files")));
+            }
             questions = imports.into_iter().map(Question::FileNamed).collect();
         }
         let mut pool = self.pool.clone();
