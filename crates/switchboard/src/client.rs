@@ -61,10 +61,10 @@ impl Channel {
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`.
     ///
     /// The server speaks the native wire unless `wire=grpc`, `grpc-web` or `connect` says otherwise; `http://` means
-    /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), `codec=json` how protobuf
-    /// services are written (traits always are, on HTTP), `compression=gzip` or `zstd` compresses requests and lets
-    /// replies be compressed, `compression=replies` only the latter, and `get=true` calls methods without side effects
-    /// by GET on Connect.
+    /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
+    /// services are written (traits always are, on HTTP). `compression=gzip`, `zstd` or `deflate` compresses requests
+    /// and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
+    /// effects by GET on Connect.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

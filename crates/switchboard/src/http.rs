@@ -5,16 +5,16 @@
 //! served beside them, unless the application brings its own; see [`standard`].
 //!
 //! gRPC-Web is spoken in its text mode too. gRPC proper on HTTP/1.1 is answered with status 505. Unknown methods,
-//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read.
+//! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
+//! compressions are gzip, deflate and zstd.
 //!
 //! # What a call costs
 //!
 //! Beside the payload's own bytes a unary call allocates, in this crate: the boxed future that `connectrpc`
 //! asks for, the two of the erased handler, the cell that keeps the reply's metadata if the handler fails, and the
-//! metadata that the caller sent. hyper and `connectrpc` add
-//! the header maps, the path, the envelope, their own boxed futures and, on HTTP/2, one task. The native wire
-//! needs none of these; programs that can choose should choose that one. A stream adds a queue of at most
-//! 64 KiB each way, one lookup of its method and one shared cell for its trailers.
+//! metadata that the caller sent. hyper and `connectrpc` add the header maps, the path, the envelope, their own
+//! boxed futures and, on HTTP/2, one task. The native wire needs none of these; programs that can choose should
+//! choose that one. A stream adds a queue of at most 64 KiB each way, and one shared cell for its trailers.
 //!
 //! # Metadata and streams
 //!
@@ -34,6 +34,7 @@ mod asked;
 mod body;
 mod connection;
 pub(crate) mod convert;
+pub(crate) mod deflate;
 mod dispatch;
 mod refusal;
 mod replies;

@@ -151,6 +151,7 @@ fn url(job: &Job) -> String {
     let compression = match job.compression {
         2 => "gzip",
         4 => "zstd",
+        5 => "deflate",
         _ => "none",
     };
     let mut url = format!(

@@ -2,6 +2,7 @@
 //!
 //! A service of the application with the same name comes first.
 
+use super::deflate::Deflate;
 use crate::server::Shared;
 use connectrpc::{CompressionRegistry, Router};
 use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
@@ -41,7 +42,7 @@ impl Standard {
                 router
             }
         };
-        Standard { router, health, compression: CompressionRegistry::default() }
+        Standard { router, health, compression: CompressionRegistry::default().register(Deflate) }
     }
 
     pub(super) fn router(&self) -> &Router {

@@ -188,7 +188,7 @@ async fn callers_over_the_limit_of_streams_are_refused_one_by_one() {
 
 #[tokio::test]
 async fn old_connections_are_told_to_end_and_then_cut() {
-    let (echo, running) = start(&[(Limit::ConnectionAge, 100), (Limit::DrainTimeout, 100)]).await;
+    let (echo, running) = start(&[(Limit::ConnectionAge, 500), (Limit::DrainTimeout, 100)]).await;
     let mut peer = Http2::open(&running, &[]).await;
     peer.send(&whole_call(1, SAY, JSON, b"\"hang\"")).await.unwrap();
     assert_eq!(soon(peer.next_of(GO_AWAY)).await.unwrap().reason(), 0);

@@ -185,7 +185,7 @@ async fn messages_are_compressed_both_ways_and_large_ones_refused() {
     let (_, running) = service::start(&[]).await;
     let long = "long ".repeat(100_000);
     for wire in ["wire=grpc", "wire=grpc-web&http=1", "wire=connect", "wire=connect&http=1&codec=json"] {
-        for compression in ["none", "replies", "gzip", "zstd"] {
+        for compression in ["none", "replies", "deflate", "gzip", "zstd"] {
             let client = Client::to(&running, &format!("{wire}&compression={compression}")).await;
             assert_eq!(client.say(&long).await.unwrap().value.len(), long.len() + 6, "{wire} {compression}");
             let join = client.join().await.unwrap();

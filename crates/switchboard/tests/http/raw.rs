@@ -228,7 +228,7 @@ async fn drain_lets_an_open_stream_end_and_cuts_what_does_not() {
 
 #[tokio::test]
 async fn old_connections_are_closed_between_requests() {
-    let (_, running) = start(&[(Limit::ConnectionAge, 100)]).await;
+    let (_, running) = start(&[(Limit::ConnectionAge, 500)]).await;
     let mut stream = dial(&running).await;
     stream.write_all(&post("/test.v1.Echo/Say", "application/json", b"\"you\"")).await.unwrap();
     answer(&mut stream).await;

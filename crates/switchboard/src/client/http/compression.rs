@@ -1,19 +1,21 @@
 //! Compressed messages: what is announced, made and read.
 
-use crate::{Origin, Result, Status};
+use crate::{Origin, Result, Status, http::deflate::Deflate};
 use ::http::HeaderValue;
 use bytes::Bytes;
 use connectrpc::{CompressionRegistry, ErrorCode};
 use std::sync::LazyLock;
 
 /// What replies may be compressed with, where the channel asks for it.
-pub(super) static ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, zstd");
+pub(super) static ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, zstd, deflate");
 
-static ALL: LazyLock<CompressionRegistry> = LazyLock::new(CompressionRegistry::default);
+static ALL: LazyLock<CompressionRegistry> =
+    LazyLock::new(|| CompressionRegistry::default().register(Deflate));
 
 /// A way to make messages smaller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Compression {
+    Deflate,
     Gzip,
     Zstd,
 }
@@ -21,6 +23,7 @@ pub(super) enum Compression {
 impl Compression {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Compression::Deflate => "deflate",
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
         }
@@ -33,11 +36,12 @@ impl Compression {
     pub(super) fn named(name: Option<&HeaderValue>) -> Result<Option<Compression>> {
         match name.map(HeaderValue::as_bytes) {
             None | Some(b"identity" | b"") => Ok(None),
+            Some(b"deflate") => Ok(Some(Compression::Deflate)),
             Some(b"gzip") => Ok(Some(Compression::Gzip)),
             Some(b"zstd") => Ok(Some(Compression::Zstd)),
             Some(other) => {
                 let other = String::from_utf8_lossy(other);
-                let text = format!("the reply is compressed with {other}; known are gzip and zstd");
+                let text = format!("the reply is compressed with {other}; known are deflate, gzip and zstd");
                 Err(Status::internal(text).with_origin(Origin::Path))
             }
         }
@@ -67,7 +71,7 @@ mod tests {
 
     #[test]
     fn messages_survive_and_bombs_do_not() {
-        for compression in [Compression::Gzip, Compression::Zstd] {
+        for compression in [Compression::Deflate, Compression::Gzip, Compression::Zstd] {
             let small = compression.compress(&[7; 10_000]).unwrap();
             assert!(small.len() < 1000);
             assert_eq!(compression.decompress(small.clone(), 10_000).unwrap(), [7; 10_000][..]);

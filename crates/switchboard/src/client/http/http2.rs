@@ -166,7 +166,8 @@ impl Body {
     #[inline]
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         if self.taken > 0 && !self.stream.is_end_stream() {
-            self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken))?;
+            // Refused for a stream that was reset, which the next line tells better.
+            let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
         }
         match ready!(self.stream.poll_data(cx)) {
             Some(Ok(chunk)) => {

@@ -50,9 +50,12 @@ impl Settings {
             ("codec", _) => return Err("proto or json"),
             ("compression", "none") => (self.announce, self.compression) = (false, None),
             ("compression", "replies") => (self.announce, self.compression) = (true, None),
+            ("compression", "deflate") => {
+                (self.announce, self.compression) = (true, Some(Compression::Deflate));
+            }
             ("compression", "gzip") => (self.announce, self.compression) = (true, Some(Compression::Gzip)),
             ("compression", "zstd") => (self.announce, self.compression) = (true, Some(Compression::Zstd)),
-            ("compression", _) => return Err("none, replies, gzip or zstd"),
+            ("compression", _) => return Err("none, replies, deflate, gzip or zstd"),
             ("get", "true") => self.get = true,
             ("get", "false") => self.get = false,
             _ => return Err("true or false"),
