@@ -27,7 +27,7 @@ class Server:
     """
 
     def __init__(self, *arguments):
-        self._command = [*_server_command(), "serve", "--listen", "127.0.0.1:0", *arguments]
+        self._command = [*server_command(), "serve", "--listen", "127.0.0.1:0", *arguments]
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -87,7 +87,7 @@ class Server:
             seen.append(line)
 
 
-def _server_command():
+def server_command():
     command = os.environ.get("SWITCHBOARD_BIN")
     if not command:
         raise SystemExit("SWITCHBOARD_BIN is not set: run `cargo xtask test --only interop-grpc`")

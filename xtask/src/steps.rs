@@ -78,6 +78,11 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
+        name: "interop-call",
+        about: "`switchboard call` to a server of Python grpcio, with and without reflection",
+        check: |run| interop::run(run, Suite::Call),
+    },
+    Step {
         name: "interop-grpc",
         about: "gRPC from Python: every kind of call, statuses, metadata, drain",
         check: |run| interop::run(run, Suite::Grpc),

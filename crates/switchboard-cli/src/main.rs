@@ -1,6 +1,7 @@
 //! The `switchboard` binary.
 
 mod bench;
+mod call;
 mod demo;
 mod log;
 mod serve;
@@ -17,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A remote procedure call framework: every caller, one port.
 #[derive(Debug, Parser)]
-#[command(name = "switchboard", version, max_term_width = 100)]
+#[command(name = "switchboard", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(serve::ServeArgs),
+    /// Call a service of any server: by gRPC, gRPC-Web, Connect or the native wire.
+    Call(Box<call::CallArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -39,11 +42,13 @@ enum Command {
     BenchServer(bench::ServerArgs),
 }
 
-/// Leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood.
+/// Leaves with 0 when all went well, 1 when something failed, 2 when the command line is not understood; `call` with
+/// more.
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchServer(args) => bench::serve(&args),

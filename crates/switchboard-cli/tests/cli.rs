@@ -40,7 +40,12 @@ fn expect(file: &str, text: &str) {
 
 #[test]
 fn help_is_as_expected() {
-    for (line, file) in [("--help", "help.txt"), ("demo --help", "demo.txt"), ("serve --help", "serve.txt")] {
+    for (line, file) in [
+        ("--help", "help.txt"),
+        ("demo --help", "demo.txt"),
+        ("serve --help", "serve.txt"),
+        ("call --help", "call.txt"),
+    ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");
         expect(file, &stdout(&output));

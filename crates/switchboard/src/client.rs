@@ -5,6 +5,7 @@ mod calls;
 mod connection;
 #[cfg(feature = "http")]
 mod http;
+mod interned;
 mod local;
 mod options;
 mod pool;
@@ -24,7 +25,8 @@ use std::{
 };
 use switchboard_wire::{SchemaId, ServiceInfo};
 
-/// A method as a client knows it; generated code has one per method, in a static.
+/// A method as a client knows it; generated code has one per method, in a static, and [`intern`](Self::intern) makes
+/// those that are only known at run time.
 #[derive(Debug)]
 pub struct ClientMethod {
     /// The service.

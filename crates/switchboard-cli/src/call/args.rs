@@ -1,0 +1,136 @@
+//! The command line of `switchboard call`.
+
+use super::{invoke::RawKind, metadata, target::Wire};
+use bytes::Bytes;
+use clap::Args;
+use std::{path::PathBuf, time::Duration};
+use switchboard::{Limits, limits::Source};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchboard call localhost:8080 list
+  switchboard call localhost:8080 describe demo.v1.Greeter
+  switchboard call localhost:8080 demo.v1.Greeter/Greet -d '{\"name\": \"Ada\"}'
+  switchboard call localhost:8080 Greeter/Sum -d '{\"value\": 1}{\"value\": 2}'
+  switchboard call localhost:8080 demo.v1.Greeter/Chat      # types, and reads
+  switchboard call localhost:8080 demo.v1.Greeter/Greet -d @ada.json \\
+      --wire connect -H 'authorization: Bearer x' --timeout 2s
+  switchboard call localhost:8080 demo.v1.Greeter/Greet -d '{\"name\": \"Ada\"}' \\
+      --proto demo.proto -I proto
+
+Exit codes: 0 when the call ended well, 64 plus the number of the status when
+not (69 for not_found), 2 for mistakes in what was asked, 1 when the output
+cannot be written.";
+
+/// `switchboard call`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CallArgs {
+    /// Server: HOST:PORT, tcp://, http://, tls:// or unix:/PATH; with options of a channel as
+    /// in localhost:8080?wire=connect&http=1
+    pub(super) url: String,
+    /// Method to call, as in pkg.Service/Method; or `list`, or `describe`
+    #[arg(value_name = "METHOD|list|describe")]
+    pub(super) verb: String,
+    /// What to list (a service) or describe (a service, method, message or enum)
+    pub(super) name: Option<String>,
+    /// Requests as JSON, @FILE to read them there, - for standard input. Several stand one
+    /// after the other. Without it, standard input is read if it is no terminal or the method
+    /// takes a stream
+    #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(super) data: Option<String>,
+    /// Protocol of the call [default: grpc, or what the URL says]
+    #[arg(long, value_name = "WIRE", value_enum)]
+    pub(super) wire: Option<Wire>,
+    /// Metadata to send; values of names that end in -bin are base64. May be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
+    pub(super) headers: Vec<(String, Bytes)>,
+    /// End all of it after this time, as in 5s or 300ms
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
+    /// Largest message to take, as in 16MiB [default: 4MiB]
+    #[arg(long, value_name = "BYTES", value_parser = message_size)]
+    pub(super) max_message_size: Option<String>,
+
+    /// Take the schema from a .proto file instead of asking the server. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", conflicts_with = "descriptor_set")]
+    pub(super) proto: Vec<PathBuf>,
+    /// Look for .proto files and their imports here. May be repeated [default: .]
+    #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "proto")]
+    pub(super) includes: Vec<PathBuf>,
+    /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema")]
+    pub(super) descriptor_set: Vec<PathBuf>,
+
+    /// Send and print JSON as it is, for servers whose schema is not to be had, such as services
+    /// made from Rust traits; KIND is that of the method
+    #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]
+    #[arg(conflicts_with_all = ["proto", "descriptor_set"])]
+    pub(super) raw: Option<RawKind>,
+
+    /// Certificates to trust, in a PEM file
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) ca: Option<String>,
+    /// Certificate to show, in a PEM file
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
+    pub(super) cert: Option<String>,
+    /// Key of that certificate, in a PEM file
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "cert")]
+    pub(super) key: Option<String>,
+    /// Name that the server's certificate must have
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    pub(super) server_name: Option<String>,
+
+    /// Print each message on one line
+    #[arg(long, help_heading = "Output")]
+    pub(super) compact: bool,
+    /// Print fields that have their default values, too
+    #[arg(long, help_heading = "Output")]
+    pub(super) emit_defaults: bool,
+    /// Print how long each part took, on standard error
+    #[arg(long, help_heading = "Output")]
+    pub(super) timings: bool,
+    /// Print metadata and trailers of the reply on standard error; with `list`, what methods
+    /// take and return
+    #[arg(short, long, help_heading = "Output")]
+    pub(super) verbose: bool,
+    /// Print one object: messages, status, metadata, trailers and timings
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+}
+
+/// `5s`, `300ms`, `1.5s`, `2min`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
+    let seconds = units.iter().find_map(|(unit, seconds)| {
+        let number = text.strip_suffix(unit)?;
+        number.parse::<f64>().ok().map(|number| number * seconds)
+    });
+    seconds
+        // A year: the clock cannot count on for ever.
+        .filter(|seconds| *seconds > 0.0 && *seconds <= 365.0 * 86_400.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "expected a number with ms, s, min or h, as in 5s".to_owned())
+}
+
+/// A value of the limit `message_bytes_max`, checked.
+fn message_size(text: &str) -> Result<String, String> {
+    let checked = Limits::default().parse(&format!("message_bytes_max={text}"), Source::Flag);
+    checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("2min"), Ok(Duration::from_secs(120)));
+        for wrong in ["5", "s", "-1s", "0s", "NaNs", "1e400s", "1e12s", "5 days"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

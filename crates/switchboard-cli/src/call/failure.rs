@@ -1,0 +1,70 @@
+//! Why a call did not end well, and the exit code that says so.
+
+use std::process::ExitCode;
+use switchboard::Status;
+
+/// The exit code of a status is this and its number, as with grpcurl.
+const STATUS_BASE: u8 = 64;
+
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// What was asked for does not exist or is not understood; nothing is wrong with the server.
+    Asked(String),
+    /// Standard output cannot be written.
+    Output(String),
+    /// The call, or asking for the schema, ended with this status.
+    Status(Ended),
+}
+
+/// A status and what may help.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) status: Status,
+    /// What was under way, if it was not the call.
+    pub(super) during: Option<&'static str>,
+    pub(super) tip: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Failure::Asked(_) => 2,
+            Failure::Output(_) => 1,
+            Failure::Status(ended) => STATUS_BASE + ended.status.code().number() as u8,
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+
+    /// Lines for standard error.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Failure::Asked(text) | Failure::Output(text) => format!("switchboard: {text}"),
+            Failure::Status(Ended { status, during, tip }) => {
+                let during = during.map(|what| format!("{what}: ")).unwrap_or_default();
+                let code = status.code();
+                let mut text = format!("switchboard: {during}{code} ({})", code.number());
+                if !status.message().is_empty() {
+                    text += &format!(": {}", status.message());
+                }
+                if let Some(tip) = tip {
+                    text += &format!("\n  tip: {tip}");
+                }
+                text
+            }
+        }
+    }
+
+    /// The failure of the schema's source.
+    pub(super) fn during(status: Status, what: &'static str) -> Failure {
+        Failure::Status(Ended { status, during: Some(what), tip: None })
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        Failure::Status(Ended { status, during: None, tip: None })
+    }
+}

@@ -1,0 +1,178 @@
+//! The call itself, of each of the four kinds.
+
+use super::{failure::Failure, input::Requests, output::Output, replies::Replies, timings::Timings};
+use bytes::Bytes;
+use clap::ValueEnum;
+use prost_reflect::{
+    MethodDescriptor,
+    prost_types::{MethodOptions, method_options::IdempotencyLevel},
+};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+use switchboard::{
+    Channel, ClientMethod, Codec, Idempotency, Kind, Receiver, Result as Called, Sender, Status,
+};
+
+/// A call that is about to be made.
+#[derive(Debug)]
+pub(super) struct Invocation<'a> {
+    pub(super) channel: &'a Channel,
+    pub(super) method: &'static ClientMethod,
+    pub(super) codec: Codec,
+    pub(super) metadata: &'a [(String, Bytes)],
+    pub(super) timeout: Option<Duration>,
+}
+
+/// The kind of a method that no schema tells of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum RawKind {
+    Bidi,
+    ClientStream,
+    ServerStream,
+    Unary,
+}
+
+/// The method of a schema, as channels know it.
+pub(super) fn of_schema(method: &MethodDescriptor) -> Result<&'static ClientMethod, Status> {
+    let path = format!("{}/{}", method.parent_service().full_name(), method.name());
+    let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+        (false, false) => Kind::Unary,
+        (false, true) => Kind::ServerStream,
+        (true, false) => Kind::ClientStream,
+        (true, true) => Kind::Bidi,
+    };
+    ClientMethod::intern(&path, kind, idempotency(method))
+}
+
+/// A method without a schema.
+pub(super) fn of_name(path: &str, kind: RawKind) -> Result<&'static ClientMethod, Status> {
+    let kind = match kind {
+        RawKind::Bidi => Kind::Bidi,
+        RawKind::ClientStream => Kind::ClientStream,
+        RawKind::ServerStream => Kind::ServerStream,
+        RawKind::Unary => Kind::Unary,
+    };
+    ClientMethod::intern(path, kind, Idempotency::Unknown)
+}
+
+/// Sets the options that all kinds of call have.
+macro_rules! with_options {
+    ($invocation:expr, $call:expr) => {{
+        let mut call = $call;
+        for (name, value) in $invocation.metadata {
+            call = call.meta(name, value.clone());
+        }
+        match $invocation.timeout {
+            Some(timeout) => call.timeout(timeout),
+            None => call,
+        }
+    }};
+}
+
+impl Invocation<'_> {
+    /// Calls, and prints what comes back as it comes.
+    pub(super) async fn run(
+        &self,
+        mut requests: Requests,
+        replies: &mut Replies,
+        output: &mut Output,
+        timings: &mut Timings,
+    ) -> Result<(), Failure> {
+        let method = self.method;
+        match method.service.methods[usize::from(method.index)].kind {
+            Kind::Unary => {
+                let request = requests.only(method.path).await?;
+                let sent = Instant::now();
+                let call = self.channel.unary(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
+                let reply = match with_options!(self, call).await {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(failed(status, output)),
+                };
+                timings.first_message = Some(sent.elapsed());
+                output.head(reply.meta().clone());
+                let trailers = reply.trailers().clone();
+                output.message(&replies.read(reply.into_inner()).await?)?;
+                output.trailers(trailers);
+                Ok(())
+            }
+            Kind::ServerStream => {
+                let request = requests.only(method.path).await?;
+                let sent = Instant::now();
+                let call = self.channel.server_stream(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
+                let receiver = with_options!(self, call).await.map_err(|status| failed(status, output))?;
+                receive(receiver, sent, replies, output, timings).await
+            }
+            // One reply is a stream of one; so read, a call that ends before its requests do is noticed at once.
+            Kind::ClientStream | Kind::Bidi => {
+                let sent = Instant::now();
+                let call = self.channel.bidi(method, self.codec, copy, |_, bytes| Ok(bytes));
+                let (sender, receiver) =
+                    with_options!(self, call).await.map_err(|status| failed(status, output))?;
+                let mut sending = pin!(send(requests, sender));
+                let mut receiving = pin!(receive(receiver, sent, replies, output, timings));
+                tokio::select! {
+                    biased;
+                    sent = &mut sending => {
+                        sent?;
+                        receiving.await
+                    }
+                    received = &mut receiving => received,
+                }
+            }
+        }
+    }
+}
+
+async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {
+    while let Some(request) = requests.next().await? {
+        // A call that has ended says why where its replies are read.
+        if sender.send(request).await.is_err() {
+            break;
+        }
+    }
+    sender.finish();
+    Ok(())
+}
+
+async fn receive(
+    mut receiver: Receiver<Bytes>,
+    sent: Instant,
+    replies: &mut Replies,
+    output: &mut Output,
+    timings: &mut Timings,
+) -> Result<(), Failure> {
+    output.head(receiver.metadata().await);
+    loop {
+        match receiver.next().await {
+            Ok(Some(reply)) => {
+                timings.first_message.get_or_insert_with(|| sent.elapsed());
+                output.message(&replies.read(reply).await?)?;
+            }
+            Ok(None) => {
+                output.trailers(receiver.trailers());
+                return Ok(());
+            }
+            Err(status) => return Err(failed(status, output)),
+        }
+    }
+}
+
+fn copy(bytes: &Bytes, _: Codec) -> Called<Bytes> {
+    Ok(bytes.clone())
+}
+
+fn failed(status: Status, output: &mut Output) -> Failure {
+    output.trailers(status.metadata().clone());
+    status.into()
+}
+
+fn idempotency(method: &MethodDescriptor) -> Idempotency {
+    let options = method.method_descriptor_proto().options.as_ref();
+    match options.map(MethodOptions::idempotency_level) {
+        Some(IdempotencyLevel::NoSideEffects) => Idempotency::NoSideEffects,
+        Some(IdempotencyLevel::Idempotent) => Idempotency::Idempotent,
+        _ => Idempotency::Unknown,
+    }
+}

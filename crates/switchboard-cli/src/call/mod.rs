@@ -1,0 +1,255 @@
+//! `switchboard call`: calls any server, on any wire, with nothing but its schema.
+
+mod args;
+mod describe;
+mod failure;
+mod input;
+mod invoke;
+mod metadata;
+mod names;
+mod output;
+mod reflection;
+mod replies;
+mod schema;
+mod target;
+mod timings;
+mod tips;
+
+pub(crate) use args::CallArgs;
+
+use failure::Failure;
+use input::{Form, Input, Requests};
+use invoke::{Invocation, RawKind};
+use output::{Output, print};
+use reflection::Reflection;
+use replies::Replies;
+use schema::Schema;
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use switchboard::{Channel, ClientMethod, Code, Codec, Origin, Runtime, Status};
+use target::{Target, Wire};
+use timings::Timings;
+
+/// Connecting takes no longer, whatever the timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Calls, lists or describes; what is asked for goes to standard output.
+pub(crate) fn run(args: CallArgs) -> ExitCode {
+    // A single caller: nothing is gained by more threads, nor by polling.
+    let runtime = Runtime::new().workers(1).spin(Duration::ZERO);
+    let outcome = runtime.run(async move { run_verb(&args).await });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit_code(),
+    }
+}
+
+async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
+    let mut output = Output::new(args);
+    let target = Target::new(args).map_err(|text| {
+        let failure = Failure::Asked(text);
+        eprintln!("{}", failure.text());
+        failure
+    })?;
+    let mut command = Command {
+        args,
+        target,
+        deadline: args.timeout.map(|timeout| Instant::now() + timeout),
+        timings: Timings::start(),
+    };
+    let mut outcome = command.run(&mut output).await;
+    command.timings.stop();
+    if let Err(Failure::Status(ended)) = &mut outcome {
+        tips::add(ended, &command.target).await;
+    }
+    let is_call = !["list", "describe"].contains(&args.verb.as_str());
+    match outcome {
+        // What cannot be written is not tried again.
+        Err(failure @ Failure::Output(_)) => {
+            eprintln!("{}", failure.text());
+            Err(failure)
+        }
+        outcome if is_call => {
+            output.end(outcome.as_ref().err(), &command.timings)?;
+            outcome
+        }
+        outcome => outcome.inspect_err(|failure| eprintln!("{}", failure.text())),
+    }
+}
+
+struct Command<'a> {
+    args: &'a CallArgs,
+    target: Target,
+    deadline: Option<Instant>,
+    timings: Timings,
+}
+
+impl Command<'_> {
+    async fn run(&mut self, output: &mut Output) -> Result<(), Failure> {
+        match (self.args.verb.as_str(), &self.args.name) {
+            ("list", name) => self.list(name.as_deref()).await,
+            ("describe", name) => self.describe(name.as_deref()).await,
+            (_, None) => self.call(output).await,
+            (method, Some(extra)) => Err(Failure::Asked(format!(
+                "{extra:?} behind the method {method}: requests go into -d, as in -d '{{\"name\": \"Ada\"}}'"
+            ))),
+        }
+    }
+
+    async fn list(&mut self, service: Option<&str>) -> Result<(), Failure> {
+        let mut schema = self.schema(None).await?;
+        let services = match service {
+            Some(name) => vec![schema.service(name).await?.full_name().to_owned()],
+            None => schema.services().await?,
+        };
+        let mut lines = Vec::new();
+        for name in &services {
+            if service.is_none() && !self.args.verbose {
+                lines.push(name.clone());
+                continue;
+            }
+            let known = match schema.service(name).await {
+                // One of several without a schema takes nothing from the others.
+                Err(Failure::Asked(_)) if service.is_none() => {
+                    lines.push(name.clone());
+                    continue;
+                }
+                known => known?,
+            };
+            for method in known.methods() {
+                let signature = if self.args.verbose { describe::signature(&method) } else { String::new() };
+                lines.push(format!("{name}/{}{signature}", method.name()));
+            }
+        }
+        if self.args.json {
+            return print(&format!("{}\n", serde_json::json!(lines)));
+        }
+        print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+    }
+
+    async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
+        let mut schema = self.schema(None).await?;
+        let names = match name {
+            Some(name) => vec![name.to_owned()],
+            None => {
+                let mut names = schema.services().await?;
+                names.retain(|name| !schema::is_about_the_server(name));
+                names
+            }
+        };
+        let mut sources = Vec::new();
+        for known in names {
+            match schema.symbol(&known).await {
+                Err(Failure::Asked(_)) if name.is_none() => {
+                    sources.push(format!("// The server has no schema of {known}.\n"));
+                }
+                symbol => sources.push(describe::source(&symbol?)),
+            }
+        }
+        print(&sources.join("\n"))
+    }
+
+    async fn call(&mut self, output: &mut Output) -> Result<(), Failure> {
+        let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Asked)?;
+        if let Some(kind) = self.args.raw {
+            let method = invoke::of_name(&format!("{service}/{name}"), kind)
+                .map_err(|status| Failure::Asked(status.message().to_owned()))?;
+            let channel = self.connect(self.target.wire).await?;
+            let streams = matches!(kind, RawKind::Bidi | RawKind::ClientStream);
+            let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
+            return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
+        }
+        let local = Schema::of_files(self.args)?;
+        // Before the server is asked, so that a mistake costs nothing.
+        let local_method = match local {
+            Some(mut schema) => Some((schema.method(&self.args.verb).await?, schema)),
+            None => None,
+        };
+        let channel = self.connect(self.target.wire).await?;
+        let (method, schema) = match local_method {
+            Some(found) => found,
+            None => {
+                let began = Instant::now();
+                let mut schema = self.schema(Some(&channel)).await?;
+                let method = schema.method(&self.args.verb).await?;
+                self.timings.schema = Some(began.elapsed());
+                (method, schema)
+            }
+        };
+        let takes_fields = method.input().fields().len() > 0;
+        let input = Input::new(self.args.data.as_deref(), method.is_client_streaming(), takes_fields)?;
+        let codec = channel.codec(Codec::Proto);
+        let requests = input.read(Form::Message(method.input(), codec));
+        let replies = Replies::new(schema, method.output(), codec);
+        self.invoke(&channel, invoke::of_schema(&method)?, codec, requests, replies, output).await
+    }
+
+    async fn invoke(
+        &mut self,
+        channel: &Channel,
+        method: &'static ClientMethod,
+        codec: Codec,
+        requests: Requests,
+        mut replies: Replies,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let invocation = Invocation {
+            channel,
+            method,
+            codec,
+            metadata: &self.args.headers,
+            timeout: self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
+        };
+        let outcome = invocation.run(requests, &mut replies, output, &mut self.timings).await;
+        if let Err(Failure::Status(ended)) = &outcome {
+            for detail in ended.status.details() {
+                // A detail that cannot be read takes nothing from the status.
+                if let Ok(detail) = replies.read_detail(detail).await {
+                    output.detail(detail);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// That of the files that were named, else the server's, through `channel` if it can carry that.
+    async fn schema(&mut self, channel: Option<&Channel>) -> Result<Schema, Failure> {
+        if let Some(schema) = Schema::of_files(self.args)? {
+            return Ok(schema);
+        }
+        let channel = match (channel, self.target.wire) {
+            // Reflection is a service of gRPC; one that has both wires has it on one port.
+            (_, Wire::Native) => self.connect(Wire::Grpc).await?,
+            (Some(channel), _) => channel.clone(),
+            (None, wire) => self.connect(wire).await?,
+        };
+        Ok(Schema::of_server(Reflection::new(channel, self.args.headers.clone(), self.deadline)))
+    }
+
+    async fn connect(&mut self, wire: Wire) -> Result<Channel, Failure> {
+        if (self.args.timings || self.args.json)
+            && self.timings.dns.is_none()
+            && let Some((host, port)) = self.target.host()
+        {
+            let began = Instant::now();
+            // A name that nobody knows fails the connection, which says so.
+            let known = tokio::net::lookup_host((host, port)).await.is_ok();
+            self.timings.dns = known.then(|| began.elapsed());
+        }
+        let began = Instant::now();
+        let left =
+            self.deadline.map_or(CONNECT_TIMEOUT, |deadline| deadline.saturating_duration_since(began));
+        if left.is_zero() {
+            return Err(Status::deadline_exceeded("no connection within the --timeout").into());
+        }
+        let builder = Channel::builder(&self.target.url(wire)).connect_timeout(left.min(CONNECT_TIMEOUT));
+        let channel = builder.connect().await.map_err(|status| match (status.code(), status.origin()) {
+            (Code::InvalidArgument, Origin::Here) => Failure::Asked(status.message().to_owned()),
+            _ => status.into(),
+        })?;
+        self.timings.connect.get_or_insert_with(|| began.elapsed());
+        Ok(channel)
+    }
+}

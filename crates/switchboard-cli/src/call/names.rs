@@ -1,0 +1,80 @@
+//! Names that people type, and the nearest ones that exist.
+
+/// A method as it was typed: `pkg.Service/Method`, `/pkg.Service/Method` or `pkg.Service.Method`.
+pub(super) fn split_method(text: &str) -> Result<(&str, &str), String> {
+    let text = text.strip_prefix('/').unwrap_or(text);
+    text.split_once('/')
+        .or_else(|| text.rsplit_once('.'))
+        .filter(|(service, method)| !service.is_empty() && !method.is_empty() && !method.contains('/'))
+        .ok_or_else(|| format!("{text:?} is no method: expected pkg.Service/Method, `list` or `describe`"))
+}
+
+/// `; did you mean X?`, or what there is when nothing is near.
+pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.into_iter().collect();
+    match nearest(typed, &known) {
+        Some(near) => format!("; did you mean {near}?"),
+        None if known.is_empty() => String::new(),
+        None => {
+            let shown = known.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+            let more = known.len().saturating_sub(SHOWN);
+            format!(
+                "; there is {shown}{}",
+                if more > 0 { format!(" and {more} more") } else { String::new() }
+            )
+        }
+    }
+}
+
+/// Names that are shown when none is near.
+const SHOWN: usize = 8;
+
+/// The most alike, if it is much alike. Upper case does not count, nor does a package that was left out.
+fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
+    let lower = typed.to_lowercase();
+    let likeness = |name: &&str| {
+        let name = name.to_lowercase();
+        let short = name.rsplit('.').next().unwrap_or(&name);
+        let typed_short = lower.rsplit('.').next().unwrap_or(&lower);
+        let whole = strsim::jaro_winkler(&lower, &name);
+        // The last part tells more than a package that all have in common.
+        whole.max(if lower.contains('.') {
+            (strsim::jaro_winkler(typed_short, short) + whole) / 2.0
+        } else {
+            strsim::jaro_winkler(&lower, short)
+        })
+    };
+    let best = known.iter().map(|name| (likeness(name), *name)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (best.0 > 0.8).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_typed_in_three_ways() {
+        for text in ["a.v1.B/C", "/a.v1.B/C", "a.v1.B.C"] {
+            assert_eq!(split_method(text), Ok(("a.v1.B", "C")), "{text}");
+        }
+        for text in ["", "Greet", "a.B/", "/C", "a/b/c"] {
+            assert!(split_method(text).unwrap_err().contains("expected pkg.Service/Method"), "{text}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_listed() {
+        let services = ["demo.v1.Greeter", "demo.v1.Posts", "bench.v1.Bench"];
+        for (typed, meant) in [
+            ("demo.v1.Greter", "demo.v1.Greeter"),
+            ("demo.Greeter", "demo.v1.Greeter"),
+            ("greeter", "demo.v1.Greeter"),
+            ("demo.v1.Post", "demo.v1.Posts"),
+        ] {
+            assert_eq!(instead(typed, services), format!("; did you mean {meant}?"), "{typed}");
+        }
+        assert_eq!(instead("zzz", ["Ada", "Bob"]), "; there is Ada, Bob");
+        let many: Vec<_> = (0..10).map(|n| format!("M{n}")).collect();
+        assert!(instead("zzz", many.iter().map(String::as_str)).ends_with("M7 and 2 more"));
+    }
+}

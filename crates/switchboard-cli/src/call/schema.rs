@@ -1,0 +1,290 @@
+//! What services there are and what their messages look like: by reflection, or from files.
+
+use super::{
+    args::CallArgs,
+    failure::Failure,
+    names::{instead, split_method},
+    reflection::{Answer, Question, Reflection},
+};
+use prost::Message;
+use prost_reflect::{
+    DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
+    prost_types::FileDescriptorProto,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Files that a server may send for one question, imports included.
+const FILES_MAX: usize = 10_000;
+
+/// Descriptors, completed from the server as they are asked for.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub(super) pool: DescriptorPool,
+    server: Option<Reflection>,
+}
+
+/// Whatever has a name in a schema.
+#[derive(Debug)]
+pub(super) enum Symbol {
+    Enum(EnumDescriptor),
+    Field(FieldDescriptor),
+    Message(MessageDescriptor),
+    Method(MethodDescriptor),
+    Service(ServiceDescriptor),
+}
+
+impl Schema {
+    /// From the files that the command line names, if it names any.
+    pub(super) fn of_files(args: &CallArgs) -> Result<Option<Schema>, Failure> {
+        let mut pool = if !args.proto.is_empty() {
+            compile(&args.proto, &args.includes).map_err(Failure::Asked)?
+        } else if !args.descriptor_set.is_empty() {
+            read_sets(&args.descriptor_set).map_err(Failure::Asked)?
+        } else {
+            return Ok(None);
+        };
+        add_well_known(&mut pool);
+        Ok(Some(Schema { pool, server: None }))
+    }
+
+    /// Nothing but what every schema may use.
+    pub(super) fn empty() -> Schema {
+        Schema { pool: DescriptorPool::global(), server: None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_pool(pool: DescriptorPool) -> Schema {
+        Schema { pool, server: None }
+    }
+
+    /// From a server, which is asked later.
+    pub(super) fn of_server(server: Reflection) -> Schema {
+        Schema { pool: DescriptorPool::global(), server: Some(server) }
+    }
+
+    /// Every service, in the order of their names.
+    pub(super) async fn services(&mut self) -> Result<Vec<String>, Failure> {
+        let mut names: Vec<String> = match &mut self.server {
+            None => self.pool.services().map(|service| service.full_name().to_owned()).collect(),
+            Some(server) => match server.ask(&[Question::Services]).await?.pop() {
+                Some(Answer::Services(names)) => names,
+                _ => Vec::new(),
+            },
+        };
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The service with this name; the package may be left out where that is enough to know it.
+    pub(super) async fn service(&mut self, name: &str) -> Result<ServiceDescriptor, Failure> {
+        self.fetch(name).await?;
+        if let Some(service) = self.pool.get_service_by_name(name) {
+            return Ok(service);
+        }
+        let services = self.services().await?;
+        let suffix = format!(".{name}");
+        let mut same = services.iter().filter(|service| service.ends_with(&suffix));
+        if let (Some(full), None) = (same.next(), same.next()) {
+            self.fetch(full).await?;
+            if let Some(service) = self.pool.get_service_by_name(full) {
+                return Ok(service);
+            }
+        }
+        if services.iter().any(|service| service == name) {
+            let text = format!("the server names {name} and has no schema of it; call it with --raw KIND");
+            return Err(Failure::Asked(text));
+        }
+        let text = format!(
+            "unknown service {name}{}",
+            instead(name, services.iter().map(String::as_str).filter(|known| !is_about_the_server(known)))
+        );
+        Err(Failure::Asked(text))
+    }
+
+    /// The method that was typed.
+    pub(super) async fn method(&mut self, typed: &str) -> Result<MethodDescriptor, Failure> {
+        let (service, name) = split_method(typed).map_err(Failure::Asked)?;
+        let service = self.service(service).await?;
+        service.methods().find(|method| method.name() == name).ok_or_else(|| {
+            let names: Vec<_> = service.methods().map(|method| method.name().to_owned()).collect();
+            let text = format!(
+                "unknown method {name} of {}{}",
+                service.full_name(),
+                instead(name, names.iter().map(String::as_str))
+            );
+            Failure::Asked(text)
+        })
+    }
+
+    /// What has this name.
+    pub(super) async fn symbol(&mut self, typed: &str) -> Result<Symbol, Failure> {
+        let name = typed.trim_start_matches(['.', '/']).replace('/', ".");
+        self.fetch(&name).await?;
+        if let Some(symbol) = self.known(&name) {
+            return Ok(symbol);
+        }
+        // What services have and refer to is known once they are; some servers do not find methods by name.
+        let services = self.services().await?;
+        for service in &services {
+            self.fetch(service).await?;
+        }
+        if let Some(symbol) = self.known(&name) {
+            return Ok(symbol);
+        }
+        let suffix = format!(".{name}");
+        let names = self.names();
+        let mut same = names.iter().filter(|known| known.ends_with(&suffix));
+        if let (Some(full), None) = (same.next(), same.next())
+            && let Some(symbol) = self.known(full)
+        {
+            return Ok(symbol);
+        }
+        let known = names.iter().map(String::as_str).filter(|known| !is_about_the_server(known));
+        Err(Failure::Asked(format!("unknown name {name}{}", instead(&name, known))))
+    }
+
+    fn known(&self, name: &str) -> Option<Symbol> {
+        let pool = &self.pool;
+        if let Some(service) = pool.get_service_by_name(name) {
+            return Some(Symbol::Service(service));
+        }
+        if let Some(message) = pool.get_message_by_name(name) {
+            return Some(Symbol::Message(message));
+        }
+        if let Some(found) = pool.get_enum_by_name(name) {
+            return Some(Symbol::Enum(found));
+        }
+        let (parent, child) = name.rsplit_once('.')?;
+        if let Some(service) = pool.get_service_by_name(parent) {
+            return service.methods().find(|method| method.name() == child).map(Symbol::Method);
+        }
+        pool.get_message_by_name(parent)?.get_field_by_name(child).map(Symbol::Field)
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let pool = &self.pool;
+        let services = pool.services().flat_map(|service| {
+            let methods: Vec<_> = service.methods().map(|method| method.full_name().to_owned()).collect();
+            methods.into_iter().chain([service.full_name().to_owned()])
+        });
+        let messages = pool.all_messages().filter(|message| !message.is_map_entry());
+        services
+            .chain(messages.map(|message| message.full_name().to_owned()))
+            .chain(pool.all_enums().map(|found| found.full_name().to_owned()))
+            .collect()
+    }
+
+    /// Gets the file of a name from the server, and what it imports. Whether the name is known thereafter is for the
+    /// caller to see.
+    pub(super) async fn fetch(&mut self, name: &str) -> Result<(), Failure> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        if self.pool.get_service_by_name(name).is_some() || self.pool.get_message_by_name(name).is_some() {
+            return Ok(());
+        }
+        let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut questions = vec![Question::FileOf(name.to_owned())];
+        while !questions.is_empty() {
+            let answers = server.ask(&questions).await?;
+            let mut imports = BTreeSet::new();
+            for (question, answer) in questions.iter().zip(answers) {
+                match (question, answer) {
+                    (_, Answer::Files(encoded)) => {
+                        for bytes in encoded {
+                            let file = FileDescriptorProto::decode(&*bytes).map_err(|error| {
+                                Failure::Asked(format!("the server's schema cannot be read: {error}"))
+                            })?;
+                            imports.extend(file.dependency.iter().cloned());
+                            files.entry(file.name().to_owned()).or_insert(bytes);
+                        }
+                    }
+                    (Question::FileNamed(file), _) => {
+                        let text = format!("the server does not have {file}, which its schema imports");
+                        return Err(Failure::Asked(text));
+                    }
+                    _ => return Ok(()),
+                }
+            }
+            if files.len() > FILES_MAX {
+                return Err(Failure::Asked(format!("the server's schema has over {FILES_MAX} files")));
+            }
+            imports.retain(|name| !files.contains_key(name) && self.pool.get_file_by_name(name).is_none());
+            if imports.len() > FILES_MAX {
+                return Err(Failure::Asked(format!("the server's schema imports over {FILES_MAX} files")));
+            }
+            questions = imports.into_iter().map(Question::FileNamed).collect();
+        }
+        let mut pool = self.pool.clone();
+        // The set as it is written: a field 1 for each file. What is in the pool already goes on to hold.
+        let mut set = Vec::new();
+        for bytes in
+            files.iter().filter(|(name, _)| pool.get_file_by_name(name).is_none()).map(|(_, file)| file)
+        {
+            prost::encoding::bytes::encode(1, bytes, &mut set);
+        }
+        pool.decode_file_descriptor_set(&*set)
+            .map_err(|error| Failure::Asked(format!("the server's schema is not consistent: {error}")))?;
+        self.pool = pool;
+        Ok(())
+    }
+}
+
+/// Services and messages that every server may have beside its own.
+pub(super) fn is_about_the_server(name: &str) -> bool {
+    name.starts_with("grpc.reflection.")
+        || name.starts_with("grpc.health.")
+        || name.starts_with("google.protobuf.")
+}
+
+fn compile(files: &[PathBuf], includes: &[PathBuf]) -> Result<DescriptorPool, String> {
+    let mut folders = includes.to_vec();
+    if folders.is_empty() {
+        folders.push(PathBuf::from("."));
+        // A file elsewhere has its imports beside it, if nothing else was said.
+        let beside =
+            files.iter().filter_map(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        folders.extend(beside.map(Path::to_owned));
+    }
+    let wrong = |error: protox::Error| {
+        // The debug text, unlike the other, begins with file, line and column.
+        let mut text = format!("{error:?}");
+        if error.is_file_not_found() {
+            let searched: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            text += &format!("; searched in {}: name its folder with -I", searched.join(", "));
+        }
+        text
+    };
+    let mut compiler = protox::Compiler::new(&folders).map_err(wrong)?;
+    compiler.include_imports(true).include_source_info(true).open_files(files).map_err(wrong)?;
+    Ok(compiler.descriptor_pool())
+}
+
+fn read_sets(files: &[PathBuf]) -> Result<DescriptorPool, String> {
+    let mut pool = DescriptorPool::new();
+    for path in files {
+        let wrong = |why: &dyn std::fmt::Display| format!("descriptor set {}: {why}", path.display());
+        let bytes = fs::read(path).map_err(|error| wrong(&error))?;
+        pool.decode_file_descriptor_set(&*bytes).map_err(|error| {
+            let text = wrong(&error);
+            match text.contains("imported file") {
+                true => format!("{text}; make the set with its imports (protoc --include_imports)"),
+                false => text,
+            }
+        })?;
+    }
+    Ok(pool)
+}
+
+/// Any may hold them although no file imports them.
+fn add_well_known(pool: &mut DescriptorPool) {
+    for file in DescriptorPool::global().files() {
+        if pool.get_file_by_name(file.name()).is_none() {
+            // A schema with a copy of its own under another name keeps it.
+            let _ = pool.add_file_descriptor_proto(file.file_descriptor_proto().clone());
+        }
+    }
+}

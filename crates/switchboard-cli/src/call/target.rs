@@ -1,0 +1,194 @@
+//! Where the call goes: a URL and flags become the URL of a channel.
+
+use super::args::CallArgs;
+use clap::ValueEnum;
+use switchboard::Address;
+
+/// The protocols that a call can take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Wire {
+    Connect,
+    Grpc,
+    GrpcWeb,
+    Native,
+}
+
+impl Wire {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Wire::Connect => "connect",
+            Wire::Grpc => "grpc",
+            Wire::GrpcWeb => "grpc-web",
+            Wire::Native => "native",
+        }
+    }
+
+    fn named(name: &str) -> Result<Wire, String> {
+        Wire::value_variants()
+            .iter()
+            .copied()
+            .find(|wire| wire.name() == name)
+            .ok_or_else(|| format!("wire={name} in the URL: expected grpc, grpc-web, connect or native"))
+    }
+}
+
+/// A server and how to call it.
+#[derive(Debug)]
+pub(super) struct Target {
+    address: String,
+    /// Options but for the wire.
+    options: Vec<(String, String)>,
+    pub(super) wire: Wire,
+}
+
+impl Target {
+    pub(super) fn new(args: &CallArgs) -> Result<Target, String> {
+        let (address, query) = args.url.split_once('?').unwrap_or((&args.url, ""));
+        let address = with_scheme(address)?;
+        let tls = [&args.ca, &args.cert, &args.key, &args.server_name];
+        if tls.iter().any(|flag| flag.is_some()) && !address.starts_with("tls://") {
+            return Err(format!(
+                "--ca, --cert, --key and --server-name are for tls://HOST:PORT, not for {address}"
+            ));
+        }
+        let mut options = Vec::new();
+        let mut wire = None;
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) =
+                option.split_once('=').ok_or_else(|| format!("{option:?} in the URL is not NAME=VALUE"))?;
+            match name {
+                "wire" => wire = Some(Wire::named(value)?),
+                _ => options.push((name.to_owned(), value.to_owned())),
+            }
+        }
+        if let (Some(asked), Some(flag)) = (wire, args.wire)
+            && asked != flag
+        {
+            let (asked, flag) = (asked.name(), flag.name());
+            return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
+        }
+        let mut flag = |name: &str, value: &Option<String>| {
+            let Some(value) = value else { return Ok(()) };
+            if value.contains(['&', '?']) {
+                return Err(format!("{name} {value:?} has a & or ?, which URLs of channels cannot carry"));
+            }
+            options.push((name.to_owned(), value.clone()));
+            Ok(())
+        };
+        flag("ca", &args.ca)?;
+        flag("cert", &args.cert)?;
+        flag("key", &args.key)?;
+        flag("server_name", &args.server_name)?;
+        flag("message_bytes_max", &args.max_message_size)?;
+        Ok(Target { address, options, wire: args.wire.or(wire).unwrap_or(Wire::Grpc) })
+    }
+
+    /// The URL of a channel for calls on `wire`.
+    pub(super) fn url(&self, wire: Wire) -> String {
+        // One caller needs one connection.
+        let mut url = format!("{}?connections=1&wire={}", self.address, wire.name());
+        for (name, value) in &self.options {
+            // The native wire has one codec for protobuf and no HTTP beneath.
+            if wire == Wire::Native && ["codec", "compression", "get", "http"].contains(&name.as_str()) {
+                continue;
+            }
+            url += &format!("&{name}={value}");
+        }
+        url
+    }
+
+    /// Host and port, where the transport has them.
+    pub(super) fn host(&self) -> Option<(String, u16)> {
+        let rest = self.address.split_once("://").map_or(self.address.as_str(), |(_, rest)| rest);
+        match rest.split(',').next()?.parse() {
+            Ok(Address::Tcp(host, port)) => Some((host, port)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether calls take HTTP/1.1.
+    pub(super) fn is_http1(&self) -> bool {
+        self.options.iter().any(|(name, value)| name == "http" && value == "1")
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.address.starts_with("tls://")
+    }
+}
+
+/// `localhost:8080` is TCP; what browsers call https is TLS.
+fn with_scheme(address: &str) -> Result<String, String> {
+    let default_port = |rest: &str, port: u16| {
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        if host.contains('/') {
+            return Err(format!("{address:?} has a path: name the method behind the address instead"));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
+    };
+    match address.split_once("://") {
+        Some(("http", rest)) => Ok(format!("tcp://{}", default_port(rest, 80)?)),
+        Some(("https", rest)) => Ok(format!("tls://{}", default_port(rest, 443)?)),
+        Some(_) => Ok(address.to_owned()),
+        None if address.starts_with("unix:") => Ok(address.to_owned()),
+        None if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+            Ok(format!("tcp://{address}"))
+        }
+        None => Err(format!("{address:?} is no address: expected HOST:PORT, as in localhost:8080")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: CallArgs,
+    }
+
+    fn target(line: &str) -> Result<Target, String> {
+        let words = ["call"].into_iter().chain(line.split(' ')).chain(["list"]);
+        Target::new(&Line::try_parse_from(words).expect("only valid flags are tested").args)
+    }
+
+    #[test]
+    fn urls_and_flags_become_the_url_of_a_channel() {
+        for (line, url) in [
+            ("localhost:80", "tcp://localhost:80?connections=1&wire=grpc"),
+            ("http://a:1/", "tcp://a:1?connections=1&wire=grpc"),
+            ("http://a", "tcp://a:80?connections=1&wire=grpc"),
+            ("https://a", "tls://a:443?connections=1&wire=grpc"),
+            ("unix:/run/a --wire native", "unix:/run/a?connections=1&wire=native"),
+            ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
+            (
+                "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",
+                "tls://a:1?connections=1&wire=grpc&ca=x.pem&server_name=b&message_bytes_max=8MiB",
+            ),
+        ] {
+            let target = target(line).unwrap();
+            assert_eq!(target.url(target.wire), url, "{line}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, why) in [
+            ("localhost", "expected HOST:PORT"),
+            ("http://a:1/x", "has a path"),
+            ("a:1?wire=soap", "expected grpc, grpc-web, connect or native"),
+            ("a:1?wire=grpc --wire connect", "leave one out"),
+            ("a:1?x", "not NAME=VALUE"),
+            ("tls://a:1 --ca a&b", "has a &"),
+            ("a:1 --ca a.pem", "are for tls://HOST:PORT"),
+        ] {
+            assert!(target(line).unwrap_err().contains(why), "{line}");
+        }
+    }
+}

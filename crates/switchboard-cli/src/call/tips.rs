@@ -1,0 +1,166 @@
+//! What may help when a call did not come through: looks at the server's first bytes to tell a wrong protocol from a
+//! server that is not there.
+
+use super::{
+    failure::Ended,
+    target::{Target, Wire},
+};
+use std::{error::Error as _, io, time::Duration};
+use switchboard::{Code, Origin};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// For the look at the server.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Adds a tip if there is one.
+pub(super) async fn add(ended: &mut Ended, target: &Target) {
+    if ended.tip.is_none() {
+        ended.tip = tip(ended, target).await;
+    }
+}
+
+async fn tip(ended: &Ended, target: &Target) -> Option<String> {
+    let status = &ended.status;
+    let address = target.address();
+    if let Some(error) = status.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                return Some(format!(
+                    "nothing listens at {address}: is the server running, and is this its port?"
+                ));
+            }
+            io::ErrorKind::NotFound if address.starts_with("unix:") => {
+                return Some(format!("there is no socket at {address}: is the server running?"));
+            }
+            _ if error.to_string().contains("lookup") => {
+                return Some("the host's name is not known: is it spelled right?".into());
+            }
+            _ => {}
+        }
+    }
+    let message = status.message();
+    let came_from_the_method = status.origin() == Origin::Peer;
+    if message.contains("message_bytes_max") && !came_from_the_method {
+        return Some("take larger messages with --max-message-size, as in 16MiB".into());
+    }
+    match status.code() {
+        Code::Unauthenticated if came_from_the_method => {
+            return Some("send credentials with -H 'authorization: …'".into());
+        }
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::DeadlineExceeded | Code::Unimplemented
+            if !came_from_the_method || message.is_empty() => {}
+        _ => return None,
+    }
+    if target.is_tls() {
+        // Its handshake says why it failed.
+        return None;
+    }
+    let (host, port) = target.host()?;
+    let seen = look(&host, port, target.wire).await?;
+    if status.code() == Code::DeadlineExceeded && matches!(seen, Seen::Http1 | Seen::Http2) {
+        return None;
+    }
+    match seen {
+        Seen::Tls => Some(format!("the server speaks TLS: call it as {}", address.replacen("tcp://", "tls://", 1))),
+        Seen::Http1 if target.wire == Wire::Native => {
+            Some("the server answers in HTTP: try --wire grpc, or --wire connect".into())
+        }
+        Seen::Http1 if target.is_http1() => None,
+        Seen::Http1 => Some(
+            "the server answers in HTTP/1.1; if it speaks Connect or gRPC-Web, add ?http=1 to the URL and \
+             --wire connect or grpc-web; else is this the right port?"
+                .into(),
+        ),
+        // A connection that was lost on another wire of HTTP says nothing against that wire.
+        Seen::Http2
+            if target.wire == Wire::Native
+                || target.wire != Wire::Grpc && status.code() != Code::Unavailable =>
+        {
+            Some("the server speaks HTTP/2, as gRPC does: try --wire grpc".into())
+        }
+        Seen::Http2 => None,
+        Seen::Other => Some("the server answers HTTP with another protocol: is this the right port?".into()),
+        Seen::Silence => Some(
+            "the server accepts connections and says nothing: does it hang, or speak TLS (tls://) or another \
+             protocol?"
+                .into(),
+        ),
+    }
+}
+
+/// What a server says to a request of HTTP/1.1.
+#[derive(Debug, Eq, PartialEq)]
+enum Seen {
+    Http1,
+    Http2,
+    Other,
+    Silence,
+    Tls,
+}
+
+/// Asks as HTTP/1.1 does and, if that is understood, as HTTP/2 does: a server may speak both.
+async fn look(host: &str, port: u16, wire: Wire) -> Option<Seen> {
+    let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    let seen = ask(host, port, request.as_bytes()).await?;
+    if seen != Seen::Http1 || wire == Wire::Native {
+        return Some(seen);
+    }
+    match ask(host, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await? {
+        Seen::Http2 => Some(Seen::Http2),
+        _ => Some(seen),
+    }
+}
+
+async fn ask(host: &str, port: u16, request: &[u8]) -> Option<Seen> {
+    let asked = async {
+        let mut stream = TcpStream::connect((host, port)).await.ok()?;
+        stream.write_all(request).await.ok()?;
+        let mut bytes = Vec::new();
+        // Enough for the line in which servers of TLS say so.
+        while bytes.len() < 1024 && seen(&bytes) != Seen::Http2 {
+            match timeout(PATIENCE, stream.read_buf(&mut bytes)).await {
+                Ok(Ok(count)) if count > 0 => {}
+                _ => break,
+            }
+        }
+        Some(seen(&bytes))
+    };
+    timeout(2 * PATIENCE, asked).await.ok().flatten()
+}
+
+fn seen(bytes: &[u8]) -> Seen {
+    let text = String::from_utf8_lossy(bytes);
+    match bytes {
+        [] => Seen::Silence,
+        // An alert of TLS.
+        [0x15, 0x03, ..] => Seen::Tls,
+        // SETTINGS, the first frame of HTTP/2.
+        [0, _, _, 4, ..] => Seen::Http2,
+        _ if text.starts_with("HTTP/1.") && text.contains("HTTPS") => Seen::Tls,
+        _ if text.starts_with("HTTP/1.") => Seen::Http1,
+        _ => Seen::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_tell_the_protocol() {
+        for (bytes, expected) in [
+            (&b""[..], Seen::Silence),
+            (b"\x15\x03\x01\x00\x02\x02\x46", Seen::Tls),
+            (b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", Seen::Tls),
+            (b"HTTP/1.1 404 Not Found\r\n", Seen::Http1),
+            (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", Seen::Http2),
+            (b"SSH-2.0-x\r\n", Seen::Other),
+        ] {
+            assert_eq!(seen(bytes), expected, "{bytes:?}");
+        }
+    }
+}

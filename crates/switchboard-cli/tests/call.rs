@@ -1,0 +1,413 @@
+//! `switchboard call` against `switchboard serve`, and against servers that are not what the caller thinks.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+};
+
+const GREET: &str = "demo.v1.Greeter/Greet";
+const WIRES: [&str; 4] = ["grpc", "grpc-web", "connect", "native"];
+
+fn switchboard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
+    command.env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+/// `switchboard serve` on a free port, killed at the end of the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start() -> Server {
+        let mut command = switchboard();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let address = lines.find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned));
+        Server { child, address: address.unwrap() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `switchboard call ADDRESS …` did.
+struct Done {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Done {
+    fn of(output: Output) -> Done {
+        Done {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The values on standard output, of a call that ended well.
+    #[track_caller]
+    fn values(&self) -> Vec<Value> {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        serde_json::Deserializer::from_str(&self.stdout).into_iter().map(Result::unwrap).collect()
+    }
+}
+
+fn call(address: &str, arguments: &[&str]) -> Done {
+    Done::of(switchboard().args(["call", address]).args(arguments).output().unwrap())
+}
+
+fn proto_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("proto")
+}
+
+/// A folder for files of one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn every_kind_of_call_takes_every_wire_and_every_schema() {
+    let server = Server::start();
+    let folder = folder("call-schemas");
+    let (proto, set) = (proto_folder(), folder.join("demo.binpb"));
+    let mut compiler = protox::Compiler::new([&proto]).unwrap();
+    compiler.include_imports(true).open_file("demo/v1/demo.proto").unwrap();
+    fs::write(&set, compiler.encode_file_descriptor_set()).unwrap();
+    let (proto, set) = (proto.to_str().unwrap(), set.to_str().unwrap());
+    for schema in
+        [&[][..], &["--proto", "demo/v1/demo.proto", "-I", proto][..], &["--descriptor-set", set][..]]
+    {
+        for wire in WIRES {
+            for (method, data, expected) in [
+                (GREET, r#"{"name": "Ada"}"#, vec![json!({"text": "hello Ada"})]),
+                ("demo.v1.Greeter/Watch", r#"{"count": 2}"#, vec![json!({}), json!({"n": 1})]),
+                (
+                    "demo.v1.Greeter/Sum",
+                    r#"{"value": 1}{"value": "41"}"#,
+                    vec![json!({"sum": "42", "count": 2})],
+                ),
+                (
+                    "demo.v1.Greeter/Chat",
+                    "{\"text\": \"a\"}\n{\"text\": \"b\"}",
+                    vec![json!({"text": "A"}), json!({"text": "B"})],
+                ),
+                ("demo.v1.Greeter/Chat", "", vec![]),
+            ] {
+                let mut arguments = vec![method, "-d", data, "--wire", wire];
+                arguments.extend(schema);
+                let done = call(&server.address, &arguments);
+                assert_eq!(done.values(), expected, "{arguments:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wires_without_streams_both_ways_at_once_carry_reflection() {
+    let server = Server::start();
+    for wire in ["connect", "grpc-web"] {
+        let url = format!("http://{}?http=1&wire={wire}", server.address);
+        let done = call(&url, &[GREET, "-d", r#"{"name": "Ada"}"#]);
+        assert_eq!(done.values(), [json!({"text": "hello Ada"})]);
+    }
+    let url = format!("{}?http=1&wire=connect&codec=json", server.address);
+    assert_eq!(call(&url, &[GREET, "-d", r#"{"name": "Ada"}"#]).values(), [json!({"text": "hello Ada"})]);
+}
+
+#[test]
+fn requests_come_from_files_and_standard_input() {
+    let server = Server::start();
+    let file = folder("call-input").join("ada.json");
+    fs::write(&file, r#"{"name": "file"}"#).unwrap();
+    let from_file = format!("@{}", file.display());
+    assert_eq!(call(&server.address, &[GREET, "-d", &from_file]).values(), [json!({"text": "hello file"})]);
+    for data in [&["-d", "-"][..], &[]] {
+        let mut command = switchboard();
+        command.args(["call", &server.address, GREET]).args(data);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(br#"{"name": "pipe"}"#).unwrap();
+        let done = Done::of(child.wait_with_output().unwrap());
+        assert_eq!(done.values(), [json!({"text": "hello pipe"})]);
+    }
+}
+
+#[test]
+fn a_conversation_goes_back_and_forth() {
+    let server = Server::start();
+    for wire in ["grpc", "native"] {
+        let mut command = switchboard();
+        command.args(["call", &server.address, "demo.v1.Greeter/Chat", "--compact", "--wire", wire]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut replies) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        for text in ["one", "two"] {
+            // The next note is written when the reply to this one is there.
+            writeln!(input, r#"{{"text": "{text}"}}"#).unwrap();
+            assert_eq!(replies.next().unwrap().unwrap(), format!(r#"{{"text":"{}"}}"#, text.to_uppercase()));
+        }
+        drop(input);
+        assert!(replies.next().is_none() && child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn services_are_listed_and_described() {
+    let server = Server::start();
+    let list = call(&server.address, &["list"]).stdout;
+    assert!(list.starts_with("bench.v1.Bench\ndemo.v1.Greeter\ndemo.v1.Posts\n"), "{list}");
+    let methods = call(&server.address, &["list", "demo.v1.Greeter"]).stdout;
+    assert_eq!(methods.lines().next(), Some(GREET));
+    let signatures = call(&server.address, &["list", "Greeter", "-v"]).stdout;
+    assert!(signatures.contains("Watch(demo.v1.WatchRequest) returns (stream demo.v1.Tick)"), "{signatures}");
+    let list = call(&server.address, &["list", "--json"]).values();
+    assert_eq!(list[0][1], "demo.v1.Greeter");
+    for (name, expected) in [
+        ("demo.v1.Greeter", "rpc Sum(stream demo.v1.Number) returns (demo.v1.Total);"),
+        ("demo.v1.Greeter/Greet", "message demo.v1.GreetRequest {\n  string name = 1;\n}\n"),
+        ("demo.v1.Total", "int64 sum = 1;"),
+        ("demo.v1.Total.count", "uint32 count = 2;"),
+        ("Post", "repeated string tags = 4;"),
+    ] {
+        let described = call(&server.address, &["describe", name]);
+        assert_eq!(described.code, 0, "{}", described.stderr);
+        assert!(described.stdout.contains(expected), "{name}: {}", described.stdout);
+    }
+    // Files have what servers leave out: comments. And nobody has to listen.
+    let proto = proto_folder().join("demo/v1/demo.proto");
+    let described = call("127.0.0.1:1", &["describe", "--proto", proto.to_str().unwrap()]).stdout;
+    assert!(
+        described.starts_with("// Greets in every kind of call.\nservice demo.v1.Greeter {"),
+        "{described}"
+    );
+}
+
+#[test]
+fn metadata_goes_both_ways() {
+    let server = Server::start();
+    for wire in WIRES {
+        let done = call(
+            &server.address,
+            &[GREET, "-d", r#"{"name": "Ada"}"#, "-H", "X-Echo: hi", "-v", "--timings", "--wire", wire],
+        );
+        let expected = "metadata x-echo: hi\ntrailer x-echo-trailer: hi\n";
+        assert!(done.stderr.contains(expected), "{wire}: {}", done.stderr);
+        for part in ["connect ", "schema ", "first message ", "total "] {
+            assert!(done.stderr.contains(part), "{wire}: {}", done.stderr);
+        }
+    }
+}
+
+#[test]
+fn programs_get_one_object() {
+    let server = Server::start();
+    for compact in [&[][..], &["--compact"]] {
+        let watch = ["demo.v1.Greeter/Watch", "-d", r#"{"count": 2}"#, "--json", "--emit-defaults"];
+        let done = call(&server.address, &[&watch, compact].concat());
+        let object = done.values().remove(0);
+        assert_eq!(object["messages"], json!([{"n": 0}, {"n": 1}]));
+        assert_eq!(object["status"], json!({"code": "ok", "number": 0}));
+        assert!(object["timings"]["first_message_ms"].is_number(), "{object}");
+        assert_eq!(done.stdout.lines().count() == 1, !compact.is_empty(), "{}", done.stdout);
+        let greet = [GREET, "-d", r#"{"name": "Ada"}"#, "--json", "-H", "x-echo: hi"];
+        let object = call(&server.address, &[&greet, compact].concat()).values().remove(0);
+        assert_eq!(object["metadata"], json!({"x-echo": ["hi"]}));
+        assert_eq!(object["trailers"], json!({"x-echo-trailer": ["hi"]}));
+
+        let refused = call(&server.address, &[&[GREET, "-d", "{}", "--json"], compact].concat());
+        assert_eq!(refused.code, 67);
+        let object: Value = serde_json::from_str(&refused.stdout).unwrap();
+        assert_eq!(object["messages"], json!([]));
+        assert_eq!(object["status"]["code"], "invalid_argument");
+        assert_eq!(object["status"]["message"], "name is empty: say whom to greet");
+        assert_eq!(refused.stderr, "");
+    }
+}
+
+#[test]
+fn mistakes_say_what_is_meant_and_exit_codes_whose_they_are() {
+    let server = Server::start();
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["demo.v1.Greter/Greet"], 2, "unknown service demo.v1.Greter; did you mean demo.v1.Greeter?"),
+        (&["demo.v1.Greeter/Gret"], 2, "unknown method Gret of demo.v1.Greeter; did you mean Greet?"),
+        (&["Greet"], 2, "expected pkg.Service/Method"),
+        (&["list", "demo.v1.Grete"], 2, "did you mean demo.v1.Greeter?"),
+        (&["describe", "demo.v1.Totl"], 2, "unknown name demo.v1.Totl; did you mean demo.v1.Total?"),
+        (&[GREET, "-d", r#"{"nam": "x"}"#], 2, "no field \"nam\" at line 1 column 7; did you mean name?"),
+        (
+            &[GREET, "-d", r#"{"name": 5}"#],
+            2,
+            "field name: invalid type: integer `5`, expected a string at line 1",
+        ),
+        (&[GREET, "-d", "{} {}"], 2, "takes one request, and there are more"),
+        (&[GREET, "-d", "@/nowhere.json"], 2, "/nowhere.json: No such file"),
+        (&[GREET, "extra"], 2, "requests go into -d"),
+        (&["demo.v1.Greeter/Sum", "-d", r#"{"value": 1}{"value": "x"}"#], 2, "field value: "),
+        (&[GREET, "--proto", "/nowhere/a.proto"], 2, "name its folder with -I"),
+        (&[GREET, "--descriptor-set", "/nowhere.binpb"], 2, "descriptor set /nowhere.binpb: No such file"),
+        (&[GREET, "-H", "x"], 2, "expected 'name: value'"),
+        (&[GREET, "-H", "x-bin: ?"], 2, "is not base64"),
+        (&[GREET, "--timeout", "5"], 2, "as in 5s"),
+        (&[GREET, "--max-message-size", "much"], 2, "is not a number with B, KiB"),
+        (&[GREET, "--wire", "soap"], 2, "possible values: connect, grpc, grpc-web, native"),
+        (&[GREET], 67, "invalid_argument (3): name is empty"),
+        (&["demo.v1.Greeter/Watch", "-d", "{}"], 67, "count is 0"),
+        (
+            &["demo.v1.Greeter/Sum", "-d", r#"{"value": "9223372036854775807"}{"value": 1}"#],
+            75,
+            "out_of_range (11): the sum is over 64 bits",
+        ),
+        (
+            &["demo.v1.Greeter/Watch", "-d", r#"{"count": 2, "intervalMs": 60000}"#, "--timeout", "200ms"],
+            68,
+            "deadline_exceeded (4)",
+        ),
+        (
+            &[GREET, "-d", r#"{"name": "Ada"}"#, "--wire", "native", "--max-message-size", "1"],
+            72,
+            "--max-message-size",
+        ),
+    ];
+    for (arguments, code, expected) in table {
+        let done = call(&server.address, arguments);
+        assert_eq!(done.code, *code, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+    }
+}
+
+/// A server that reads a little and answers every connection with these bytes.
+fn impostor(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(answer);
+            // Closing with bytes unread would take the answer back.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    address
+}
+
+#[test]
+fn servers_that_are_not_what_they_seem_are_told_apart() {
+    let http1 = impostor(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let tls = impostor(b"\x15\x03\x01\x00\x02\x02\x46");
+    let other = impostor(b"SSH-2.0-OpenSSH_9.9\r\n");
+    let silent = impostor(b"");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let table: &[(&str, &[&str], i32, &str)] = &[
+        (&nobody, &["list"], 78, "nothing listens at tcp://"),
+        (&nobody, &["list", "--wire", "native"], 78, "nothing listens at tcp://"),
+        ("unix:/nowhere.sock", &["list"], 78, "there is no socket at unix:/nowhere.sock"),
+        ("127.0.0.1", &["list"], 2, "expected HOST:PORT"),
+        (&http1, &["list"], 78, "answers in HTTP/1.1"),
+        (&tls, &["list"], 78, "call it as tls://127.0.0.1:"),
+        (&other, &["list"], 78, "with another protocol"),
+        (&silent, &["list"], 78, "accepts connections and says nothing"),
+        (
+            &format!("{http1}?http=1"),
+            &["list", "--wire", "connect"],
+            76,
+            "offers no reflection: give the schema with --proto",
+        ),
+        (
+            &http1,
+            &[GREET, "--wire", "native", "--proto", "demo/v1/demo.proto", "-I", "proto", "--timeout", "20s"],
+            78,
+            "answers in HTTP: try --wire grpc",
+        ),
+    ];
+    for (address, arguments, code, expected) in table {
+        let done = call(address, arguments);
+        assert_eq!(done.code, *code, "{address} {arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{address} {arguments:?}: {}", done.stderr);
+    }
+}
+
+#[switchboard::service]
+trait Calc {
+    async fn divide(&self, a: i64, b: i64) -> switchboard::Result<i64>;
+}
+
+struct Exact;
+
+impl Calc for Exact {
+    async fn divide(&self, a: i64, b: i64) -> switchboard::Result<i64> {
+        let quotient = a.checked_div(b);
+        quotient.ok_or_else(|| switchboard::Status::invalid_argument("b is 0: nothing is divided by it"))
+    }
+}
+
+#[test]
+fn services_without_a_schema_are_called_with_raw_json() {
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        switchboard::run(async move {
+            let server = switchboard::Server::new().add(CalcServer::new(Exact)).listen("127.0.0.1:0");
+            let running = server.start().await.unwrap();
+            tell.send(running.addresses()[0].to_string()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let calc = told.recv().unwrap();
+    let by_schema = call(&calc, &["Calc/Divide"]);
+    assert_eq!(by_schema.code, 2, "{}", by_schema.stderr);
+    assert!(by_schema.stderr.contains("--raw"), "{}", by_schema.stderr);
+    assert!(call(&calc, &["list", "-v"]).stdout.contains("Calc\n"));
+    assert!(call(&calc, &["describe"]).stdout.contains("no schema of Calc"));
+    let demo = Server::start();
+    for wire in WIRES {
+        let raw = |address: &str, arguments: &[&str]| {
+            call(address, &[arguments, &["--wire", wire, "--compact"]].concat())
+        };
+        let divide = |data| raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", data]);
+        assert_eq!(divide(r#"{"a": 84, "b": 2}"#).values(), [json!(42)], "{wire}");
+        let refused = divide(r#"{"a": 1, "b": 0}"#);
+        assert_eq!(refused.code, 67, "{wire}: {}", refused.stderr);
+        assert!(refused.stderr.contains("nothing is divided by it"), "{wire}: {}", refused.stderr);
+        assert_eq!(raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", "{,}"]).code, 2, "{wire}");
+
+        // What has a schema takes JSON as well.
+        let chat = ["demo.v1.Greeter/Chat", "--raw", "bidi", "-d", r#"{"text": "a"}{"text": "b"}"#];
+        assert_eq!(
+            raw(&demo.address, &chat).values(),
+            [json!({"text": "A"}), json!({"text": "B"})],
+            "{wire}"
+        );
+        let sum = ["demo.v1.Greeter/Sum", "--raw", "client-stream", "-d", r#"{"value": "2"}"#];
+        assert_eq!(raw(&demo.address, &sum).values(), [json!({"sum": "2", "count": 1})], "{wire}");
+        let watch = ["demo.v1.Greeter/Watch", "--raw", "server-stream", "-d", r#"{"count": 2}"#];
+        assert_eq!(raw(&demo.address, &watch).values()[1], json!({"n": 1}), "{wire}");
+    }
+}
+
+#[test]
+fn help_fits_in_80_columns() {
+    let help = Done::of(switchboard().args(["call", "--help"]).output().unwrap()).stdout;
+    for line in help.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(help.contains("Examples:\n  switchboard call localhost:8080 list\n"), "{help}");
+}

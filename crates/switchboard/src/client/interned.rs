@@ -1,0 +1,100 @@
+//! Methods that a program gets to know while it runs: from reflection, a descriptor set, a configuration.
+
+use super::ClientMethod;
+use crate::{Idempotency, Kind, MethodInfo, Result, ServiceInfo, Status};
+use std::sync::{Mutex, PoisonError};
+
+/// Methods that one process may make in this way: they are never freed.
+const INTERNED_MAX: usize = 4096;
+/// Servers of the native wire refuse longer names.
+const PATH_BYTES_MAX: usize = 1024;
+
+static INTERNED: Mutex<Vec<&'static ClientMethod>> = Mutex::new(Vec::new());
+
+impl ClientMethod {
+    /// The method `path`, as in `package.Service/Method`, for calls without generated code; the bytes of messages are
+    /// then those of the codec.
+    ///
+    /// The same arguments give the same method again. A process holds 4096 of them at most and never frees them, so
+    /// `path` should not come from whoever calls the process.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `path` is no name of a method, `ResourceExhausted` when there are too many.
+    ///
+    /// ```no_run
+    /// # async fn f() -> switchboard::Result<()> {
+    /// use switchboard::{Channel, ClientMethod, Codec, Idempotency, Kind};
+    ///
+    /// let channel = Channel::connect("tcp://127.0.0.1:8080?wire=grpc").await?;
+    /// let greet = ClientMethod::intern("demo.v1.Greeter/Greet", Kind::Unary, Idempotency::Unknown)?;
+    /// let request = bytes::Bytes::from_static(b"\x0a\x03Ada");
+    /// let reply = channel.unary(greet, channel.codec(Codec::Proto), Ok(request), |_, bytes| Ok(bytes)).await?;
+    /// println!("{} bytes", reply.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn intern(path: &str, kind: Kind, idempotency: Idempotency) -> Result<&'static ClientMethod> {
+        let (service, name) = split(path)?;
+        let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |method: &&&ClientMethod| {
+            let info = &method.service.methods[0];
+            method.path == path && info.kind == kind && info.idempotency == idempotency
+        };
+        if let Some(method) = interned.iter().find(same) {
+            return Ok(method);
+        }
+        if interned.len() == INTERNED_MAX {
+            let text = format!("{path} is one more than {INTERNED_MAX} methods known only at run time");
+            return Err(Status::resource_exhausted(text));
+        }
+        let info = MethodInfo::new(leak(name), kind).idempotency(idempotency);
+        let service =
+            ServiceInfo { name: leak(service), methods: Box::leak(Box::new([info])), descriptor: &[] };
+        let method = ClientMethod { service: Box::leak(Box::new(service)), index: 0, path: leak(path) };
+        let method: &ClientMethod = Box::leak(Box::new(method));
+        interned.push(method);
+        Ok(method)
+    }
+}
+
+fn split(path: &str) -> Result<(&str, &str)> {
+    let named = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    };
+    path.split_once('/')
+        .filter(|(service, method)| path.len() <= PATH_BYTES_MAX && named(service) && named(method))
+        .ok_or_else(|| {
+            Status::invalid_argument(format!("{path:?} is no method: expected package.Service/Method"))
+        })
+}
+
+fn leak(text: &str) -> &'static str {
+    Box::leak(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn the_same_method_is_made_once() {
+        let method = |path, kind| ClientMethod::intern(path, kind, Idempotency::Unknown).unwrap();
+        let first = method("a.v1.B/C", Kind::Unary);
+        assert!(std::ptr::eq(first, method("a.v1.B/C", Kind::Unary)));
+        assert!(!std::ptr::eq(first, method("a.v1.B/C", Kind::Bidi)));
+        assert_eq!(
+            (first.path, first.service.name, first.service.methods[0].name),
+            ("a.v1.B/C", "a.v1.B", "C")
+        );
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_method_is_refused() {
+        let long = format!("a/{}", "b".repeat(PATH_BYTES_MAX));
+        for path in ["", "a", "/a", "a/", "a/b/c", "a b/c", "a/b?c", "ä/b", &long] {
+            let refused = ClientMethod::intern(path, Kind::Unary, Idempotency::Unknown).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{path:?}");
+        }
+    }
+}
