@@ -34,7 +34,7 @@ impl Suite {
     fn modules(self) -> &'static [&'static str] {
         match self {
             Self::Client => &["test_client"],
-            Self::Grpc => &["test_demo", "test_drain"],
+            Self::Grpc => &["test_channelz", "test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::JsonRpc => &["test_jsonrpc"],

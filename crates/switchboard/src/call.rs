@@ -88,6 +88,8 @@ pub struct Peer {
     pub socket: Option<SocketAddr>,
     /// Who the peer has proved to be by its certificate, where TLS asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// What is counted of the connection, where somebody may ask.
+    pub(crate) counts: Option<Arc<crate::server::Socket>>,
 }
 
 /// What the verified certificate of a peer says of it.
