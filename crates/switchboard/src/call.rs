@@ -61,6 +61,7 @@ enum Place {
     /// Here: it is lost when a call of one reply fails.
     Here(ReplyCell),
     /// With whoever answers the caller, so that it outlives a handler that fails.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shares it"))]
     Shared(Arc<ReplyCell>),
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn next_id() -> u64 {
 
 /// One connection.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz asks"))]
 pub(crate) struct Socket {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
