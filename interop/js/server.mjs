@@ -8,9 +8,11 @@ import loader from "@grpc/proto-loader";
 
 const REFLECTION = fileURLToPath(new URL("reflection.proto", import.meta.url));
 const SCHEMA = fileURLToPath(new URL("../../crates/switchboard-cli/proto/demo/v1/demo.proto", import.meta.url));
+// What the schema imports.
+const OPTIONS = fileURLToPath(new URL("../../crates/switchboard-build/proto", import.meta.url));
 
 // Services for @grpc/grpc-js.
-export const definitions = loader.loadSync(SCHEMA, { defaults: true, longs: String });
+export const definitions = loader.loadSync(SCHEMA, { defaults: true, includeDirs: [OPTIONS], longs: String });
 
 // Returns the port and a function that ends the server.
 export async function start() {

@@ -37,7 +37,7 @@ impl Suite {
         match self {
             Self::Call => &["test_call"],
             Self::Client => &["test_client"],
-            Self::Grpc => &["test_demo", "test_drain"],
+            Self::Grpc => &["test_channelz", "test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::JsonRpc => &["test_jsonrpc"],

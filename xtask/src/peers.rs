@@ -163,7 +163,7 @@ impl Peers {
         let stamp = folder.join("installed.txt");
         let wanted = read(&self.requirements)?;
         // The import notices an environment whose interpreter was replaced since.
-        let modules = "grpc, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets";
+        let modules = "grpc, grpc_channelz, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets";
         let imports = ["-c", &format!("import {modules}")];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()

@@ -134,12 +134,12 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "conformance-client",
-        about: "every case of Connect's suite for clients: Connect, gRPC and gRPC-Web on HTTP/1.1 and HTTP/2",
+        about: "every case of Connect's suite for clients: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_client(run),
     },
     Step {
         name: "conformance-server",
-        about: "every case of Connect's suite: Connect, gRPC and gRPC-Web on HTTP/1.1 and HTTP/2",
+        about: "every case of Connect's suite: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_server(run),
     },
     Step {

@@ -32,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// port may always. May be given several times.
     #[arg(long, value_name = "ORIGIN")]
     websocket_origin: Vec<String>,
+    /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.
+    #[arg(long)]
+    channelz: bool,
     /// Threads that serve [default: one for each core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -62,6 +65,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     runtime.run(async move {
         let mut server = services::server().limits(limits).websocket_origins(args.websocket_origin);
+        if args.channelz {
+            server = server.channelz();
+        }
         let tls = args.tls.settings();
         for address in &args.listen {
             server = tls::listen(server, address, tls.as_ref());

@@ -61,6 +61,7 @@ enum Place {
     /// Here: it is lost when a call of one reply fails.
     Here(ReplyCell),
     /// With whoever answers the caller, so that it outlives a handler that fails.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shares it"))]
     Shared(Arc<ReplyCell>),
 }
 
@@ -88,6 +89,8 @@ pub struct Peer {
     pub socket: Option<SocketAddr>,
     /// Who the peer has proved to be by its certificate, where TLS asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// What is counted of the connection, where somebody may ask.
+    pub(crate) counts: Option<Arc<crate::server::Socket>>,
 }
 
 /// What the verified certificate of a peer says of it.

@@ -6,6 +6,10 @@
 //! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
 //! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.
 
+#[cfg(feature = "channelz")]
+// Generated code names this crate as its users do.
+extern crate self as switchboard;
+
 pub mod blocking;
 pub mod call;
 pub mod client;

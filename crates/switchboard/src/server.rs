@@ -1,8 +1,11 @@
 //! A server: services behind listeners, every caller on each of them.
 
 mod accept;
+#[cfg(feature = "channelz")]
+mod channelz;
 mod listening;
 mod mismatch;
+mod sockets;
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Tls};
@@ -15,11 +18,12 @@ use crate::{
     runtime,
 };
 use listening::Listening;
+pub(crate) use sockets::Socket;
 use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -42,6 +46,8 @@ pub struct Server {
     method_limits: Vec<(String, u32)>,
     websocket_origins: Vec<String>,
     mistakes: Vec<Error>,
+    #[cfg(feature = "channelz")]
+    channelz: bool,
     #[cfg(feature = "http")]
     cors: Option<crate::Cors>,
     #[cfg(feature = "http")]
@@ -64,6 +70,8 @@ impl Server {
             method_limits: Vec::new(),
             websocket_origins: Vec::new(),
             mistakes: Vec::new(),
+            #[cfg(feature = "channelz")]
+            channelz: false,
             #[cfg(feature = "http")]
             cors: None,
             #[cfg(feature = "http")]
@@ -151,6 +159,17 @@ impl Server {
         self
     }
 
+    /// Serves `grpc.channelz.v1.Channelz` too, unless a service of that name was added: this server, its listeners,
+    /// and every connection with its addresses and what went over it.
+    ///
+    /// Off unless asked for, as with every implementation of gRPC: whoever may call this server then sees who else
+    /// does. Connections count their calls and messages only when it is on.
+    #[cfg(feature = "channelz")]
+    pub fn channelz(mut self) -> Server {
+        self.channelz = true;
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -191,6 +210,12 @@ impl Server {
         if self.listeners.is_empty() {
             return Err(Error::config("the server listens nowhere: add .listen(\"tcp://127.0.0.1:8080\")"));
         }
+        #[cfg(feature = "channelz")]
+        let shown = channelz::Shown::default();
+        #[cfg(feature = "channelz")]
+        if self.channelz && self.services.iter().all(|service| service.info().name != shown.info().name) {
+            self = self.add(shown.service());
+        }
         let mut table = MethodTable::default();
         for service in &self.services {
             table.add(service.info()).map_err(Error::config)?;
@@ -206,6 +231,13 @@ impl Server {
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared {
+            id: sockets::next_id(),
+            listening: OnceLock::new(),
+            last_started: sockets::Moment::default(),
+            #[cfg(feature = "channelz")]
+            counts_sockets: self.channelz,
+            #[cfg(not(feature = "channelz"))]
+            counts_sockets: false,
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
             table,
             services: self.services,
@@ -224,6 +256,8 @@ impl Server {
             #[cfg(feature = "http")]
             cors: self.cors.map(Arc::new),
         });
+        #[cfg(feature = "channelz")]
+        shown.show(&shared);
         let mut bound = Vec::new();
         for resolved in listeners {
             let failed = |error| Error::bind(format!("listen on {}: {error}", resolved.address), error);
@@ -232,7 +266,7 @@ impl Server {
             bound.push((listener, address, resolved));
         }
         let (stop, stopped) = watch::channel(());
-        let mut addresses = Vec::new();
+        let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         #[cfg(feature = "tls")]
         let mut acceptors = Vec::new();
         for (listener, address, resolved) in bound {
@@ -242,6 +276,12 @@ impl Server {
                 tokio::spawn(acceptor.clone().keep_fresh(stopped.clone()));
                 acceptors.push(acceptor.clone());
             }
+            accepting.push((listener, resolved));
+        }
+        let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
+        // Nobody else sets it, and nobody can ask before connections are accepted.
+        let _ = shared.listening.set(listening.collect());
+        for (listener, resolved) in accepting {
             tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
         }
         Ok(Running {
@@ -364,6 +404,15 @@ impl Drop for Running {
 
 /// What all connections of a server share.
 pub(crate) struct Shared {
+    /// Of this server among all of the process.
+    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz asks"))]
+    id: u64,
+    /// Where it listens, with the number of each listener.
+    listening: OnceLock<Vec<(u64, Address)>>,
+    /// When a call began on a connection that has ended.
+    last_started: sockets::Moment,
+    /// Whether connections count what goes over them.
+    counts_sockets: bool,
     pub(crate) table: Arc<MethodTable>,
     pub(crate) services: Vec<Arc<dyn ErasedService>>,
     pub(crate) limits: Limits,
@@ -391,11 +440,18 @@ pub(crate) struct Shared {
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
     cut: Option<tokio::task::AbortHandle>,
+    /// What it counts, if it does.
+    socket: Option<Arc<Socket>>,
 }
 
 impl Shared {
     pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "channelz")]
+    fn listening(&self) -> &[(u64, Address)] {
+        self.listening.get().map_or(&[], Vec::as_slice)
     }
 
     fn cut_all(&self) {

@@ -10,9 +10,12 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use buffa::Message;
-use conformance::proto::connect::{
-    BidiStreamRequest, ClientStreamRequest, ConformanceServiceClient, IdempotentUnaryRequest,
-    ServerStreamRequest, UnaryRequest, UnimplementedRequest, conformance_payload::RequestInfo,
+use conformance::{
+    pem::Folder,
+    proto::connect::{
+        BidiStreamRequest, ClientStreamRequest, ConformanceServiceClient, IdempotentUnaryRequest,
+        ServerStreamRequest, UnaryRequest, UnimplementedRequest, conformance_payload::RequestInfo,
+    },
 };
 use std::time::Duration;
 use switchboard::{Channel, Result, Status};
@@ -26,12 +29,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Makes the call and says what came back.
+/// Makes the call and says what came back; `files` takes the certificates of TLS.
 ///
 /// # Errors
 /// A job that nobody can do; what the call itself ended with is in [`Seen`].
-pub async fn make(job: &Job) -> Result<Seen> {
-    let channel = Channel::connect(&url(job)).await?;
+pub async fn make(job: &Job, files: &Folder) -> Result<Seen> {
+    let channel = channel(job, files).await?;
     let client = ConformanceServiceClient::new(channel);
     let mut seen = Seen::default();
     match job.method.as_deref().unwrap_or_default() {
@@ -145,7 +148,26 @@ async fn bidi_stream(job: &Job, client: &ConformanceServiceClient, seen: &mut Se
     }
 }
 
+async fn channel(job: &Job, files: &Folder) -> Result<Channel> {
+    let mut channel = Channel::builder(&url(job));
+    if is_tls(job) {
+        let file = |content| {
+            files.file(content).map_err(|error| Status::internal(format!("write a certificate: {error}")))
+        };
+        channel = channel.ca(file(&job.server_certificate)?);
+        if let Some(identity) = job.identity.as_option() {
+            channel = channel.identity(file(&identity.certificate)?, file(&identity.key)?);
+        }
+    }
+    channel.connect().await
+}
+
+fn is_tls(job: &Job) -> bool {
+    !job.server_certificate.is_empty()
+}
+
 fn url(job: &Job) -> String {
+    let scheme = if is_tls(job) { "tls" } else { "tcp" };
     let wire = ["", "connect", "grpc", "grpc-web"].get(job.protocol as usize).copied().unwrap_or_default();
     let codec = if job.codec == 2 { "json" } else { "proto" };
     let compression = match job.compression {
@@ -155,7 +177,7 @@ fn url(job: &Job) -> String {
         _ => "none",
     };
     let mut url = format!(
-        "tcp://{}:{}?connections=1&wire={wire}&http={}&codec={codec}&compression={compression}&get={}",
+        "{scheme}://{}:{}?connections=1&wire={wire}&http={}&codec={codec}&compression={compression}&get={}",
         job.host, job.port, job.http_version, job.use_get_http_method
     );
     if job.message_receive_limit > 0 {

@@ -17,7 +17,9 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(service: impl Service) -> Local {
-        let peer = Arc::new(Peer { wire: "local", address: "local".into(), socket: None, identity: None });
+        let peer =
+            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let peer = Arc::new(peer);
         Local { service: Arc::new(Erased(Arc::new(service))), peer }
     }
 

@@ -407,6 +407,9 @@ impl<W: ServerWire> Connection<W> {
             let pinged = match self.pinged {
                 Some(pinged) => pinged,
                 None => {
+                    if let Some(counts) = &self.peer.counts {
+                        counts.pinged();
+                    }
                     self.wire.ping(&mut self.out);
                     *self.pinged.insert(self.now)
                 }

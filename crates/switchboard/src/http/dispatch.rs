@@ -24,6 +24,7 @@ use connectrpc::{
 use std::{
     future::{Future, poll_fn},
     sync::Arc,
+    task::Poll,
 };
 use switchboard_wire::MethodId;
 
@@ -80,7 +81,7 @@ impl Dispatch {
         };
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
         let deadline = context.deadline();
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline)?;
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline, peer.counts.as_ref())?;
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
         Ok(Begun {
@@ -103,13 +104,20 @@ impl Dispatch {
         requests: Option<Requests>,
     ) -> impl Future<Output = Result<Answered>> + Send + 'static + use<> {
         let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
+        if matches!(body, RequestBody::One(_)) {
+            ticket.received();
+        }
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
         async move {
             let deadline = ticket.deadline();
             let reply = poll_fn(|cx| {
+                if ticket.is_late() {
+                    // A handler that is ready now is too late as well.
+                    return Poll::Ready(Err(late()));
+                }
                 if let Some(requests) = &mut requests {
-                    requests.poll(cx);
+                    requests.poll(cx, &ticket);
                 }
                 let poll = context::scope(deadline, || handler.as_mut().poll(cx));
                 if poll.is_pending() {
@@ -198,6 +206,7 @@ impl Answered {
                 "the handler answered with a stream where one message belongs",
             )));
         };
+        self.ticket.sent();
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());
         response.headers = convert::headers(&self.reply.metadata);
@@ -214,6 +223,11 @@ impl Answered {
         };
         Replies::new(items, self.requests, self.ticket, self.trailers, self.protocol).start().await
     }
+}
+
+/// What a call gets whose time is over.
+pub(super) fn late() -> Status {
+    Status::deadline_exceeded("the deadline has passed on the server")
 }
 
 fn refusal(status: &Status) -> ConnectError {

@@ -4,6 +4,7 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
+    dispatch::late,
     ticket::Ticket,
 };
 use crate::{
@@ -209,7 +210,9 @@ impl JsonRpc {
         if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
             return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
         }
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, common.deadline)?;
+        let mut ticket =
+            Ticket::new(&self.shared, self.shard, method, common.deadline, self.peer.counts.as_ref())?;
+        ticket.received();
         let (service, index) = table.place(method);
         let service_info = table.services()[usize::from(service)];
         let deadline = common.deadline;
@@ -218,6 +221,10 @@ impl JsonRpc {
         let mut handler = self.shared.services[usize::from(service)].call(call);
         let replied = async move {
             let reply = poll_fn(|cx| {
+                if ticket.is_late() {
+                    // A handler that is ready now is too late as well.
+                    return Poll::Ready(Err(late()));
+                }
                 let poll = context::scope(deadline, || handler.as_mut().poll(cx));
                 if poll.is_pending() {
                     ticket.park();
@@ -227,9 +234,7 @@ impl JsonRpc {
             let reply = match deadline {
                 None => reply.await,
                 Some(deadline) => {
-                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| {
-                        Err(Status::deadline_exceeded("the deadline has passed on the server"))
-                    })
+                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
                 }
             };
             let answer = reply.and_then(|reply| match reply.body {
@@ -242,6 +247,9 @@ impl JsonRpc {
                     Err(Status::internal("the handler answered with a stream where one message belongs"))
                 }
             });
+            if answer.is_ok() {
+                ticket.sent();
+            }
             ticket.end(answer.as_ref().map_or_else(Status::code, |_| crate::Code::Ok));
             answer
         };

@@ -1,6 +1,6 @@
 //! The messages of a streamed reply, made while hyper sends them.
 
-use super::{convert, requests::Requests, ticket::Ticket, trailers::Trailers};
+use super::{convert, dispatch::late, requests::Requests, ticket::Ticket, trailers::Trailers};
 use crate::{Code, Metadata, Result, Status, context, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
@@ -78,13 +78,20 @@ impl Replies {
 
     /// The next message of the handler, whose panic ends only this call.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        if self.ticket.is_late() {
+            return Poll::Ready(Some(Err(late())));
+        }
         if let Some(requests) = &mut self.requests {
-            requests.poll(cx);
+            requests.poll(cx, &self.ticket);
         }
         let items = self.items.as_mut();
         let poll = || context::scope(self.ticket.deadline(), || items.poll_next(cx));
-        catch_unwind(AssertUnwindSafe(poll))
-            .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))))
+        let item = catch_unwind(AssertUnwindSafe(poll))
+            .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
+        if let Poll::Ready(Some(Ok(_))) = item {
+            self.ticket.sent();
+        }
+        item
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {

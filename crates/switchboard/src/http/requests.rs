@@ -1,6 +1,6 @@
 //! The messages that a caller streams, on their way into the queue that the handler reads.
 
-use super::convert;
+use super::{convert, ticket::Ticket};
 use crate::{Metadata, Status, call::RequestBody, stream::Queue};
 use bytes::Bytes;
 use connectrpc::dispatcher::RequestStream;
@@ -29,8 +29,8 @@ impl Requests {
         (Requests { stream, queue, waiting: None, ended: false }, body)
     }
 
-    /// Moves what can be moved; `cx` is woken when there is more to do.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
+    /// Moves what can be moved and counts it for its call; `cx` is woken when there is more to do.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ticket: &Ticket) {
         while !self.ended {
             if self.waiting.is_some() {
                 match self.queue.poll_push(cx, &mut self.waiting) {
@@ -43,7 +43,10 @@ impl Requests {
             }
             match self.stream.as_mut().poll_next(cx) {
                 Poll::Pending => return,
-                Poll::Ready(Some(Ok(message))) => self.waiting = Some(message),
+                Poll::Ready(Some(Ok(message))) => {
+                    ticket.received();
+                    self.waiting = Some(message);
+                }
                 Poll::Ready(Some(Err(error))) => self.end(Err(convert::status(&error))),
                 Poll::Ready(None) => self.end(Ok(Metadata::new())),
             }

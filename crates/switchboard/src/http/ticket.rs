@@ -1,6 +1,9 @@
 //! What is counted of a call while it runs and when it ends, however it ends.
 
-use crate::{Code, Result, Retry, Status, server::Shared};
+use crate::{
+    Code, Result, Retry, Status,
+    server::{Shared, Socket},
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -14,6 +17,8 @@ pub(super) struct Ticket {
     method: MethodId,
     began: Instant,
     deadline: Option<Instant>,
+    /// Of the connection, where somebody may ask.
+    counts: Option<Arc<Socket>>,
     parked: bool,
     ended: bool,
 }
@@ -28,10 +33,22 @@ impl Ticket {
         shard: usize,
         method: MethodId,
         deadline: Option<Instant>,
+        counts: Option<&Arc<Socket>>,
     ) -> Result<Ticket> {
         let began = Instant::now();
-        let mut ticket =
-            Ticket { shared: shared.clone(), shard, method, began, deadline, parked: false, ended: false };
+        if let Some(counts) = counts {
+            counts.started(1, began);
+        }
+        let mut ticket = Ticket {
+            shared: shared.clone(),
+            shard,
+            method,
+            began,
+            deadline,
+            counts: counts.cloned(),
+            parked: false,
+            ended: false,
+        };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
         } else {
@@ -62,8 +79,34 @@ impl Ticket {
         }
     }
 
-    /// The call ended; only the first end counts.
+    /// Whether the deadline has passed.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// A message of the request is here.
+    pub(super) fn received(&self) {
+        if let Some(counts) = &self.counts {
+            counts.received(1, Instant::now());
+        }
+    }
+
+    /// A message of the reply is on its way.
+    pub(super) fn sent(&self) {
+        if let Some(counts) = &self.counts {
+            counts.sent(1, Instant::now());
+        }
+    }
+
+    /// The call ended with a status that its caller gets; only the first end counts.
     pub(super) fn end(&mut self, code: Code) {
+        if let Some(counts) = self.counts.as_ref().filter(|_| !self.ended) {
+            counts.ended(1);
+        }
+        self.record(code);
+    }
+
+    fn record(&mut self, code: Code) {
         if !self.ended {
             self.ended = true;
             self.shared.metrics.record(self.shard, self.method, code, self.began.elapsed());
@@ -76,7 +119,10 @@ impl Drop for Ticket {
         if self.parked {
             self.shared.parked.fetch_sub(1, Ordering::Relaxed);
         }
-        let late = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
-        self.end(if late { Code::DeadlineExceeded } else { Code::Canceled });
+        if let Some(counts) = self.counts.as_ref().filter(|_| !self.ended) {
+            // The caller of a late call is told so, one who has gone is not.
+            if self.is_late() { counts.ended(1) } else { counts.lost() }
+        }
+        self.record(if self.is_late() { Code::DeadlineExceeded } else { Code::Canceled });
     }
 }

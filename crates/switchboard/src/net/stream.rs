@@ -22,6 +22,14 @@ pub(crate) enum Pipe {
 }
 
 impl Pipe {
+    /// Our own address, where it is one of IP.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Pipe::Tcp(stream) => stream.local_addr().ok(),
+            Pipe::Memory(_) | Pipe::Unix(_) => None,
+        }
+    }
+
     /// Registers the pipe with the runtime of this thread.
     pub(crate) fn adopt(self) -> io::Result<Box<dyn Io>> {
         Ok(match self {

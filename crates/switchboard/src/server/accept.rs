@@ -1,6 +1,6 @@
 //! Accepting, sniffing and handing over connections.
 
-use super::{Open, Shared, listening::Resolved, mismatch};
+use super::{Open, Shared, Socket, listening::Resolved, mismatch, sockets::next_id};
 #[cfg(feature = "tls")]
 use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
@@ -13,10 +13,7 @@ use bytes::BytesMut;
 use std::{
     future::poll_fn,
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -37,8 +34,6 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// What a connection may hold before its protocol is known.
 const FIRST_BYTES: usize = 512;
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
 /// Accepts until the server stops.
 pub(super) async fn run(
     mut listener: Listener,
@@ -54,7 +49,8 @@ pub(super) async fn run(
         };
         match accepted {
             Ok((pipe, address, socket)) => {
-                let peer = Peer { wire: "", address, socket, identity: None };
+                let counted = shared.counts_sockets.then(|| Arc::new(Socket::new(pipe.local(), socket)));
+                let peer = Peer { wire: "", address, socket, identity: None, counts: counted };
                 accept(pipe, peer, &shared, &resolved);
             }
             Err(error) => {
@@ -68,14 +64,14 @@ pub(super) async fn run(
 fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
     let wakes = Arc::new(Wakes::default());
-    let key = NEXT.fetch_add(1, Ordering::Relaxed);
+    let key = next_id();
     {
         let mut open = shared.open();
         if open.len() >= shared.limits.connections_max() {
             tracing::warn!(peer = %peer.address, "closed: {} connections are open (connections_max)", open.len());
             return;
         }
-        open.insert(key, Open { wakes: wakes.clone(), cut: None });
+        open.insert(key, Open { wakes: wakes.clone(), cut: None, socket: peer.counts.clone() });
     }
     let (listed, resolved) = (Listed { key, shared: shared.clone() }, resolved.clone());
     let cut = runtime::deal(move |shard| async move {
@@ -100,7 +96,10 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.shared.open().remove(&self.key);
+        let open = self.shared.open().remove(&self.key);
+        if let Some(socket) = open.and_then(|open| open.socket) {
+            self.shared.last_started.advance(socket.last_started());
+        }
     }
 }
 
@@ -208,9 +207,13 @@ async fn inside(
     wakes: &Wakes,
 ) -> Option<Begun> {
     peer.address = peer.address.replacen("tcp://", "tls://", 1);
-    let tls::Accepted { mut io, protocol: agreed, identity } =
+    let tls::Accepted { mut io, protocol: agreed, identity, suite } =
         handshake(acceptor, io, first, &peer, shared, limits, wakes).await?;
     peer.identity = identity;
+    if let (Some(counts), Some(suite)) = (&peer.counts, suite) {
+        // Set once, here.
+        let _ = counts.tls.set(suite);
+    }
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let protocol = first_bytes(&mut io, &mut first, &peer, shared, limits, wakes).await;
     let Some(protocol) = protocol.filter(|protocol| is_agreed(*protocol, agreed.as_deref())) else {

@@ -98,6 +98,9 @@ impl Drop for Dropped<'_> {
     }
 }
 
+/// How long "late" takes.
+const LATE: std::time::Duration = std::time::Duration::from_millis(60);
+
 impl Echo {
     async fn say(&self, asked: &str, cx: &Cx) -> Result<StringValue> {
         match asked {
@@ -113,6 +116,11 @@ impl Echo {
             "hang" => {
                 let _dropped = Dropped(self);
                 return std::future::pending().await;
+            }
+            "late" => {
+                // Longer than its callers have time, in one turn; its answer is there in the next.
+                std::thread::sleep(LATE);
+                tokio::task::yield_now().await;
             }
             "panic" => panic!("ordered to"),
             "who" => return Ok(text(cx.peer().wire)),

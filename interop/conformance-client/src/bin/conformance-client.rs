@@ -1,6 +1,7 @@
 //! The client that the conformance suite of Connect starts: jobs come in, reports go out, each after its length.
 
 use buffa::Message;
+use conformance::pem::Folder;
 use conformance_client::{
     caller,
     proto::{__buffa::oneof::report::Result as Outcome, Failure, Job, Report},
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
 async fn work() -> Result<(), Box<dyn Error + Send + Sync>> {
     let (mut input, output) = (tokio::io::stdin(), Arc::new(Mutex::new(tokio::io::stdout())));
+    let files = Arc::new(Folder::new()?);
     let turns = Arc::new(Semaphore::new(CALLS_MAX));
     let mut jobs = tokio::task::JoinSet::new();
     while let Ok(length) = input.read_u32().await {
@@ -33,9 +35,9 @@ async fn work() -> Result<(), Box<dyn Error + Send + Sync>> {
         input.read_exact(&mut job).await?;
         let job = Job::decode_from_slice(&job)?;
         let turn = turns.clone().acquire_owned().await?;
-        let output = output.clone();
+        let (files, output) = (files.clone(), output.clone());
         jobs.spawn(async move {
-            let result = match caller::make(&job).await {
+            let result = match caller::make(&job, &files).await {
                 Ok(seen) => Outcome::from(seen),
                 Err(status) => Outcome::from(Failure { message: status.to_string(), ..Default::default() }),
             };

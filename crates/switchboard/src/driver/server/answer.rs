@@ -52,6 +52,9 @@ impl<W: ServerWire> Connection<W> {
                 let queue = Arc::new(Queue::new(0));
                 if let Some(first) = first {
                     queue.push_now(first);
+                    if let Some(counts) = &self.peer.counts {
+                        counts.received(1, self.now);
+                    }
                 }
                 if !more {
                     queue.finish(Ok(Metadata::new()));
@@ -70,6 +73,9 @@ impl<W: ServerWire> Connection<W> {
             return self.wire.end(id, Err(&status), &mut self.out);
         }
         let began = self.now;
+        if let (Some(counts), RequestBody::One(_)) = (&self.peer.counts, &body) {
+            counts.received(1, began);
+        }
         let deadline = head.timeout.map(|timeout| began + timeout);
         let service_info = self.shared.table.services()[usize::from(service)];
         let cx = Cx::new(self.peer.clone(), service_info, info, deadline, head.metadata);
@@ -89,6 +95,9 @@ impl<W: ServerWire> Connection<W> {
             return;
         }
         self.close_window();
+        if let Some(counts) = &self.peer.counts {
+            counts.started(1, began);
+        }
         self.clock(began, head.method);
         let parked = Parked {
             id,
@@ -205,6 +214,9 @@ impl<W: ServerWire> Connection<W> {
                     crate::Code::Ok,
                     self.now - parked.began,
                 );
+                if let Some(counts) = &self.peer.counts {
+                    counts.ended(1);
+                }
                 if !parked.oneway {
                     self.reply(parked.id, &metadata, &item, &trailers);
                 }
@@ -223,6 +235,9 @@ impl<W: ServerWire> Connection<W> {
                 crate::Code::Canceled,
                 self.now - parked.began,
             );
+            if let Some(counts) = &self.peer.counts {
+                counts.lost();
+            }
         }
     }
 
@@ -247,6 +262,9 @@ impl<W: ServerWire> Connection<W> {
 
     #[inline]
     pub(super) fn reply(&mut self, id: CallId, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
+        if let Some(counts) = &self.peer.counts {
+            counts.sent(1, self.now);
+        }
         if !metadata.is_empty() {
             self.wire.head(id, metadata, &mut self.out);
         }
@@ -261,6 +279,9 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn end(&mut self, call: &Parked, end: Result<&Metadata, &Status>) {
         let code = end.map_or_else(Status::code, |_| crate::Code::Ok);
         self.shared.metrics.record(self.shard, call.method, code, self.now - call.began);
+        if let Some(counts) = &self.peer.counts {
+            counts.ended(1);
+        }
         if !call.oneway {
             self.wire.end(call.id, end, &mut self.out);
         }
@@ -285,6 +306,10 @@ impl<W: ServerWire> Connection<W> {
             let began = self.now;
             self.clock(began, method);
             let took = (self.now - began) / count;
+            if let Some(counts) = &self.peer.counts {
+                counts.started(u64::from(count), began);
+                counts.ended(u64::from(count));
+            }
             self.shared.metrics.record_many(self.shard, method, u64::from(count), took);
         }
     }

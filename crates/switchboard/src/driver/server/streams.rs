@@ -31,6 +31,9 @@ impl<W: ServerWire> Connection<W> {
             let status = self.shared.table.too_large(method, item.len() as u32, general);
             return self.finish(index, Err(status));
         }
+        if let Some(counts) = &self.peer.counts {
+            counts.received(1, self.now);
+        }
         let ahead = queue.push_now(item);
         // One message may overdraw the window, further ones are the peer's fault.
         if ahead >= self.limits.stream_window_bytes as usize {
@@ -75,6 +78,9 @@ impl<W: ServerWire> Connection<W> {
                 Some(Ok(item)) => {
                     if let Some(parked) = self.calls.get_mut(index) {
                         parked.credit -= stream::weight(&item) as i64;
+                    }
+                    if let Some(counts) = &self.peer.counts {
+                        counts.sent(1, self.now);
                     }
                     self.wire.item(id, &item, &mut self.out);
                 }

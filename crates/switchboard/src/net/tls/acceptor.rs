@@ -61,6 +61,8 @@ pub(crate) struct Accepted {
     /// What ALPN chose.
     pub(crate) protocol: Option<Vec<u8>>,
     pub(crate) identity: Option<Arc<Identity>>,
+    /// The name of the cipher suite.
+    pub(crate) suite: Option<String>,
 }
 
 /// A handshake that failed.
@@ -126,7 +128,10 @@ impl Acceptor {
         let certificate = stream.session().peer_certificates().and_then(<[_]>::first);
         // A certificate that cannot be read names nobody.
         let identity = certificate.and_then(|der| Summary::of(der)).map(|summary| Arc::new(summary.into()));
-        Ok(Accepted { io: Box::new(stream), protocol, identity })
+        // rustls marks those of TLS 1.3; IANA's names are without the mark.
+        let suite = stream.session().negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
+        let suite = suite.map(|name| name.replacen("TLS13_", "TLS_", 1));
+        Ok(Accepted { io: Box::new(stream), protocol, identity, suite })
     }
 
     /// Reads the files again if they have changed; says whether they were. What cannot be used changes nothing.
