@@ -74,7 +74,7 @@ fn details(mut status: &[u8]) -> Vec<(String, Vec<u8>)> {
                 match number {
                     1 => {
                         detail.0 =
-                            String::from_utf8(value.to_vec()).unwrap().rsplit('/').next().unwrap().to_owned()
+                            String::from_utf8(value.to_vec()).unwrap().rsplit('/').next().unwrap().to_owned();
                     }
                     _ => detail.1 = value.to_vec(),
                 }
