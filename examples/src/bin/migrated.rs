@@ -20,7 +20,8 @@ impl Greeter for MyGreeter {
     async fn say_hello(&self, request: HelloRequest, cx: &Cx) -> Result<HelloReply> {
         authorize(cx)?;
         if request.name.is_empty() {
-            let field = BadField { field: "name".to_owned(), why: "is empty".to_owned(), ..Default::default() };
+            let field =
+                BadField { field: "name".to_owned(), why: "is empty".to_owned(), ..Default::default() };
             let status = Status::invalid_argument("name is empty: say whom to greet");
             return Err(status.with_detail("helloworld.BadField", proto::encode(&field, Codec::Proto)?));
         }

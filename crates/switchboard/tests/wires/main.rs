@@ -11,12 +11,12 @@ mod support;
 mod asked;
 mod cases;
 mod channel;
+mod grpc_web_text;
 mod http;
 mod http_json;
 mod json_rpc;
 mod lacks;
 mod probe;
-mod text;
 mod wires;
 
 use asked::Answer;

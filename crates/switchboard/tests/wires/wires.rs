@@ -3,12 +3,11 @@
 use crate::{
     asked::{Answer, Asked, Body, sorted},
     cases::MESSAGE_BYTES_MAX,
-    channel, http_json,
+    channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
     lacks::{Lack, lacks},
     probe::{Probe, Seen},
     support::{certificates::Authority, memory},
-    text,
 };
 use std::net::SocketAddr;
 use switchboard::{Channel, Kind, Limit, Running, Server};
@@ -117,7 +116,7 @@ impl Wire {
         }
         match &self.way {
             Way::Channel(channel) => Some(channel::ask(channel, asked).await),
-            Way::GrpcWebText(address) => Some(text::ask(*address, asked).await),
+            Way::GrpcWebText(address) => Some(grpc_web_text::ask(*address, asked).await),
             Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
             Way::JsonRpc(address, over) => Some(json_rpc::ask(*address, *over, asked).await),
         }
