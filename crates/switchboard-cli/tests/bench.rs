@@ -55,10 +55,24 @@ fn a_number_of_calls_is_made_on_one_connection() {
 
 #[test]
 fn every_wire_is_measured() {
-    for wire in ["grpc", "grpc-web", "connect"] {
+    for wire in ["grpc", "grpc-web", "connect", "jsonrpc", "websocket"] {
         let runs = runs(&format!("echo --seconds 0.2 --callers 2 --wire {wire}"));
         assert_eq!(runs[0]["errors"], 0, "{wire}: {}", runs[0]);
         assert!(runs[0]["requests"].as_u64().unwrap() > 0, "{wire}");
+    }
+}
+
+#[test]
+fn many_json_rpc_calls_are_outstanding_on_one_connection() {
+    for line in [
+        "connection --calls 2000 --wire jsonrpc",
+        "message --requests 500 --callers 50 --connections 1 --wire jsonrpc",
+        "sizes --requests 20 --bytes 0,1000000 --wire jsonrpc",
+        "idle --connections 20 --wire jsonrpc",
+    ] {
+        for run in runs(line) {
+            assert_eq!(run["errors"], 0, "{line}: {run}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod floor;
 mod html;
 mod idle;
 mod json;
+mod json_rpc;
 mod load;
 mod machine;
 mod measure;

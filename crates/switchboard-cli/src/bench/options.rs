@@ -135,18 +135,29 @@ pub(super) struct Run {
     pub(super) shape: Shape,
 }
 
-/// A wire of Switchboard's client.
+/// How calls are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Wire {
     Connect,
     Grpc,
     GrpcWeb,
+    /// JSON-RPC in text messages of a WebSocket.
+    #[value(name = "jsonrpc")]
+    JsonRpc,
     Native,
+    /// The native wire in binary messages of a WebSocket.
+    #[value(name = "websocket")]
+    WebSocket,
 }
 
 impl Wire {
-    /// The server's address with this wire as an option of it.
+    /// The server's address with this wire as an option or the scheme of it.
     pub(super) fn url(self, address: &str) -> String {
+        if matches!(self, Self::JsonRpc | Self::WebSocket) {
+            let bare = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("http://"));
+            let bare = bare.or((!address.contains("://")).then_some(address));
+            return bare.map_or_else(|| address.to_owned(), |bare| format!("ws://{bare}"));
+        }
         let join = if address.contains('?') { '&' } else { '?' };
         match self.name() {
             None => address.to_owned(),
@@ -159,7 +170,9 @@ impl Wire {
             Self::Connect => Some("connect"),
             Self::Grpc => Some("grpc"),
             Self::GrpcWeb => Some("grpc-web"),
+            Self::JsonRpc => Some("jsonrpc"),
             Self::Native => None,
+            Self::WebSocket => Some("websocket"),
         }
     }
 }
@@ -366,6 +379,7 @@ mod tests {
         assert_eq!(labels("echo --rate 50"), ["100 callers, 100 B, 50/s due"]);
         assert_eq!(labels("idle"), ["1000 idle connections"]);
         assert_eq!(labels("echo --wire grpc-web"), ["100 callers, 100 B, grpc-web"]);
+        assert_eq!(labels("echo --wire jsonrpc"), ["100 callers, 100 B, jsonrpc"]);
     }
 
     #[test]
@@ -373,6 +387,11 @@ mod tests {
         assert_eq!(Wire::Native.url("tcp://a:1"), "tcp://a:1");
         assert_eq!(Wire::Grpc.url("tcp://a:1"), "tcp://a:1?wire=grpc");
         assert_eq!(Wire::Connect.url("tcp://a:1?http=1"), "tcp://a:1?http=1&wire=connect");
+        for wire in [Wire::JsonRpc, Wire::WebSocket] {
+            for address in ["tcp://a:1/p", "http://a:1/p", "ws://a:1/p", "a:1/p"] {
+                assert_eq!(wire.url(address), "ws://a:1/p");
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What is measured: Switchboard, or the floor under it.
 
 use super::{
-    engine, floor::FloorEcho, idle, load::Load, measure::Measured, options::Call, options::Run,
-    process::Server, switchboard,
+    engine, floor::FloorEcho, idle, json_rpc, load::Load, measure::Measured, options::Call, options::Run,
+    options::Wire, process::Server, switchboard,
 };
 use bytes::Bytes;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -50,6 +50,12 @@ impl Subject {
             (Self::Switchboard, call) => {
                 let url = run.wire.url(address);
                 match call {
+                    Call::Message if run.wire == Wire::JsonRpc => {
+                        go(&json_rpc::message(&url), server, run, done)
+                    }
+                    Call::Echo(_) | Call::Idle(_) if run.wire == Wire::JsonRpc => {
+                        go(&json_rpc::echo(&url, payload), server, run, done)
+                    }
                     Call::Message => go(&switchboard::message(&url), server, run, done),
                     Call::Echo(_) | Call::Idle(_) => go(&switchboard::echo(&url, payload), server, run, done),
                 }

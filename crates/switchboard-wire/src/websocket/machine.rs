@@ -196,7 +196,9 @@ impl WebSocket {
         if len > frame_bytes_max {
             return Err((
                 close::TOO_BIG,
-                format!("a frame of {len} bytes is over the limit of {frame_bytes_max}"),
+                format!(
+                    "a frame of {len} bytes is over the limit of {frame_bytes_max} bytes (message_bytes_max)"
+                ),
             ));
         }
         if let Some(message) = &mut self.message {

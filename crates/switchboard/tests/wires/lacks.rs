@@ -1,0 +1,82 @@
+//! What a wire cannot express, and why: the only differences that the test allows.
+
+use switchboard::Kind;
+
+/// Something that is lost on some wires.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Lack {
+    Deadline,
+    RequestMetadata,
+    ReplyMetadata,
+    /// Trailers come with the head.
+    TrailersApart,
+    FailureMetadata,
+    RequestStreams,
+    ReplyStreams,
+    StreamsBothWays,
+    /// The limit of messages does not exist.
+    MessageLimit,
+    /// What a handler had added to its reply before it failed.
+    ReplyOfFailure,
+    TrailersOfStreams,
+    /// Unary calls are seen as another wire's.
+    NameOfUnary,
+    /// A message that is too large is refused with another code.
+    CodeOfLarge,
+    /// All wires have this.
+    Nothing,
+}
+
+/// Wire, what it lacks, and the reason.
+const LACKS: &[(&[&str], &[Lack], &str)] = &[
+    (&["direct"], &[Lack::MessageLimit], "nothing is written or read, so there are no bytes to count"),
+    (
+        &["direct", "memory", "native over TCP", "native over WebSocket", "native over TLS"],
+        &[Lack::ReplyOfFailure],
+        "the context that keeps it is dropped with the handler, which saves the usual call an allocation",
+    ),
+    (&["Connect on HTTP/1.1"], &[Lack::StreamsBothWays], "Connect asks for HTTP/2 there"),
+    (&JSON_RPC, &[Lack::RequestStreams, Lack::StreamsBothWays], "a request has its parameters in one text"),
+    (
+        &["HTTP/JSON"],
+        &[Lack::TrailersOfStreams],
+        "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
+    ),
+    (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
+    (&JSON_RPC, &[Lack::ReplyOfFailure], "an error object has the status's own metadata at most"),
+    (
+        &["JSON-RPC over TCP"],
+        &[Lack::CodeOfLarge],
+        "the text is cut off before it is known to be a call: it is no request, and the connection ends",
+    ),
+    (&["JSON-RPC over POST"], &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
+    (&["JSON-RPC over POST"], &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
+    (
+        &["JSON-RPC over WebSocket", "JSON-RPC over TCP"],
+        &[Lack::Deadline, Lack::ReplyMetadata, Lack::FailureMetadata],
+        "a text has no members for them",
+    ),
+    (
+        &["JSON-RPC over TCP"],
+        &[Lack::RequestMetadata],
+        "neither a text nor the connection has a place for it",
+    ),
+];
+
+const JSON_RPC: [&str; 3] = ["JSON-RPC over POST", "JSON-RPC over WebSocket", "JSON-RPC over TCP"];
+
+pub(crate) fn lacks(wire: &str, lack: Lack) -> bool {
+    LACKS.iter().any(|(wires, lacked, _)| wires.contains(&wire) && lacked.contains(&lack))
+}
+
+impl Lack {
+    /// What a wire lacks that does not carry this kind of call.
+    pub(crate) fn of_kind(kind: Kind) -> Lack {
+        match kind {
+            Kind::Unary => Lack::Nothing,
+            Kind::ServerStream => Lack::ReplyStreams,
+            Kind::ClientStream => Lack::RequestStreams,
+            Kind::Bidi => Lack::StreamsBothWays,
+        }
+    }
+}

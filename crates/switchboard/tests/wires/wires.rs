@@ -1,0 +1,173 @@
+//! The wires: a server for each, and a client.
+
+use crate::{
+    asked::{Answer, Asked, Body, sorted},
+    cases::MESSAGE_BYTES_MAX,
+    channel, grpc_web_text, http_json,
+    json_rpc::{self, Over},
+    lacks::{Lack, lacks},
+    probe::{Probe, Seen},
+    support::{certificates::Authority, memory},
+};
+use std::net::SocketAddr;
+use switchboard::{Channel, Kind, Limit, Running, Server};
+
+/// One wire, with the server at its end.
+pub(crate) struct Wire {
+    pub(crate) name: &'static str,
+    pub(crate) probe: Probe,
+    /// What handlers get to know it as.
+    seen_as: &'static str,
+    way: Way,
+    _running: Option<Running>,
+    _authority: Option<Authority>,
+}
+
+/// The client.
+enum Way {
+    Channel(Box<Channel>),
+    GrpcWebText(SocketAddr),
+    HttpJson(SocketAddr),
+    JsonRpc(SocketAddr, Over),
+}
+
+/// Channels to a TCP address: name, what handlers see, and options of the address.
+const CHANNELS: [(&str, &str, &str); 10] = [
+    ("native over TCP", "native", ""),
+    ("native over WebSocket", "native", "ws"),
+    ("gRPC", "grpc", "?wire=grpc"),
+    ("gRPC with JSON", "grpc", "?wire=grpc&codec=json"),
+    ("gRPC-Web", "grpc-web", "?wire=grpc-web"),
+    ("gRPC-Web on HTTP/1.1", "grpc-web", "?wire=grpc-web&http=1"),
+    ("Connect", "connect", "?wire=connect"),
+    ("Connect on HTTP/1.1", "connect", "?wire=connect&http=1"),
+    ("Connect with JSON", "connect", "?wire=connect&codec=json"),
+    ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
+];
+
+pub(crate) async fn all() -> Vec<Wire> {
+    let mut wires = vec![direct()];
+    for (name, seen_as, options) in CHANNELS {
+        let (probe, running) = served("tcp://127.0.0.1:0").await;
+        let url = match options {
+            "ws" => running.url().replace("tcp://", "ws://"),
+            options => format!("{}{options}", running.url()),
+        };
+        let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
+        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+    }
+    let (probe, running) = served(&memory()).await;
+    let way = Way::Channel(Box::new(Channel::connect(&running.url()).await.unwrap()));
+    wires.push(Wire {
+        name: "memory",
+        probe,
+        seen_as: "native",
+        way,
+        _running: Some(running),
+        _authority: None,
+    });
+    wires.push(inside_tls("native over TLS", "native", "").await);
+    wires.push(inside_tls("gRPC over TLS", "grpc", "?wire=grpc").await);
+    for (name, seen_as, way) in [
+        ("gRPC-Web text", "grpc-web", Way::GrpcWebText as fn(SocketAddr) -> Way),
+        ("HTTP/JSON", "http-json", Way::HttpJson),
+        ("JSON-RPC over POST", "jsonrpc", |address| Way::JsonRpc(address, Over::Post)),
+        ("JSON-RPC over WebSocket", "jsonrpc", |address| Way::JsonRpc(address, Over::WebSocket)),
+        ("JSON-RPC over TCP", "jsonrpc", |address| Way::JsonRpc(address, Over::Tcp)),
+    ] {
+        let (probe, running) = served("tcp://127.0.0.1:0").await;
+        let way = way(running.url().trim_start_matches("tcp://").parse().unwrap());
+        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+    }
+    wires
+}
+
+fn server(probe: &Probe) -> Server {
+    Server::new().add(probe.clone()).limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
+}
+
+async fn served(address: &str) -> (Probe, Running) {
+    let probe = Probe::default();
+    let running = server(&probe).listen(address).start().await.unwrap();
+    (probe, running)
+}
+
+fn direct() -> Wire {
+    let probe = Probe::default();
+    let way = Way::Channel(Box::new(Channel::local(probe.clone())));
+    Wire { name: "direct", probe, seen_as: "local", way, _running: None, _authority: None }
+}
+
+async fn inside_tls(name: &'static str, seen_as: &'static str, options: &str) -> Wire {
+    let (probe, authority) = (Probe::default(), Authority::new("test authority"));
+    let tls = authority.issue("127.0.0.1").tls();
+    let running = server(&probe).listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
+    let url = format!("{}{options}", running.url());
+    let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
+    let way = Way::Channel(Box::new(channel));
+    Wire { name, probe, seen_as, way, _running: Some(running), _authority: Some(authority) }
+}
+
+impl Wire {
+    /// Makes a call; none if it cannot be sent on this wire.
+    pub(crate) async fn ask(&self, asked: &Asked) -> Option<Answer> {
+        if lacks(self.name, Lack::of_kind(asked.kind)) {
+            return None;
+        }
+        match &self.way {
+            Way::Channel(channel) => Some(channel::ask(channel, asked).await),
+            Way::GrpcWebText(address) => Some(grpc_web_text::ask(*address, asked).await),
+            Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
+            Way::JsonRpc(address, over) => Some(json_rpc::ask(*address, *over, asked).await),
+        }
+    }
+
+    /// What a handler is to see of a call.
+    pub(crate) fn seen(&self, asked: &Asked) -> Seen {
+        let text = |body: &Body| match body {
+            Body::Text(text) => text.clone(),
+            Body::Bad => String::new(),
+        };
+        let lacks = |lack| lacks(self.name, lack);
+        Seen {
+            method: asked.method,
+            messages: asked.messages.iter().map(text).collect(),
+            metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
+            has_deadline: asked.timeout.is_some() && !lacks(Lack::Deadline),
+            wire: if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
+                "connect"
+            } else {
+                self.seen_as
+            },
+        }
+    }
+
+    /// What is left of an answer where a wire cannot carry all of it.
+    pub(crate) fn expressed(&self, asked: &Asked, mut answer: Answer) -> Answer {
+        let lacks = |lack| lacks(self.name, lack);
+        let streams = matches!(asked.kind, Kind::Bidi | Kind::ServerStream);
+        let trailers_lost = streams && lacks(Lack::TrailersOfStreams);
+        if let Some(failure) = &mut answer.failure {
+            // What is known only at the end of the call comes with the status.
+            let added = [std::mem::take(&mut answer.head), std::mem::take(&mut answer.trailers)].concat();
+            if !lacks(Lack::ReplyOfFailure) {
+                failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
+            }
+            if lacks(Lack::FailureMetadata) || trailers_lost {
+                failure.metadata.clear();
+            }
+        }
+        if lacks(Lack::ReplyMetadata) {
+            answer.head.clear();
+            answer.trailers.clear();
+        }
+        if lacks(Lack::TrailersApart) {
+            answer.head.append(&mut answer.trailers);
+            answer.head = sorted(answer.head);
+        }
+        if trailers_lost {
+            answer.trailers.clear();
+        }
+        answer
+    }
+}
