@@ -139,6 +139,10 @@ function within(promise) {
   return Promise.race([promise, late]);
 }
 
+/** Whether the button waits for what it began. */
+const waits = (id) => find(id).ariaDisabled === "true";
+const wait = (id, waiting) => (find(id).ariaDisabled = String(waiting));
+
 function element(name, text, properties = {}) {
   return Object.assign(document.createElement(name), { textContent: text, ...properties });
 }
@@ -165,7 +169,7 @@ async function show(group, method, call) {
 async function callAll() {
   const root = document.documentElement;
   delete root.dataset.done;
-  find("again").disabled = true;
+  wait("again", true);
   find("summary").textContent = "Calling …";
   for (const old of find("calls").querySelectorAll("tbody")) old.remove();
   const outcomes = [];
@@ -184,7 +188,7 @@ async function callAll() {
   }
   const right = outcomes.filter(Boolean).length;
   find("summary").textContent = `${right} of ${outcomes.length} answers are right.`;
-  find("again").disabled = false;
+  wait("again", false);
   root.dataset.done = right === outcomes.length ? "right" : "wrong";
 }
 
@@ -194,13 +198,14 @@ let live = null;
 /** Counts ticks until the stream ends, or is stopped. */
 async function count() {
   const [button, state] = [find("stream"), find("stream-state")];
-  button.disabled = true;
+  wait("stream", true);
   state.textContent = "Connecting …";
   let channel;
   try {
     channel = await Channel.connect(socketUrl);
     live = channel.serverStream("demo.v1.Greeter/Watch", LIVE);
-    [button.disabled, button.textContent] = [false, "Stop"];
+    button.textContent = "Stop";
+    wait("stream", false);
     state.textContent = `Ten a second, ${LIVE.count.toLocaleString("en")} at most.`;
     let seen = 0;
     for await (const tick of live) {
@@ -213,10 +218,11 @@ async function count() {
   }
   channel?.close();
   live = null;
-  [button.disabled, button.textContent] = [false, "Start"];
+  button.textContent = "Start";
+  wait("stream", false);
 }
 
 find("origin").textContent = location.origin;
-find("again").onclick = callAll;
-find("stream").onclick = () => (live ? live.cancel() : count());
+find("again").onclick = () => waits("again") || callAll();
+find("stream").onclick = () => waits("stream") || (live ? live.cancel() : count());
 callAll().then(count);

@@ -18,6 +18,8 @@ const JS_LIMIT: Duration = Duration::from_secs(120);
 /// A group of cases that needs the same peers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Suite {
+    /// The page of the demo.
+    Browser,
     /// Our client against a server of grpcio.
     Client,
     Grpc,
@@ -33,6 +35,7 @@ impl Suite {
     /// Test modules in `interop/python`.
     fn modules(self) -> &'static [&'static str] {
         match self {
+            Self::Browser => &["test_browser"],
             Self::Client => &["test_client"],
             Self::Grpc => &["test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
@@ -47,6 +50,7 @@ impl Suite {
     /// What is needed besides Python.
     fn peer(self) -> Option<Peer> {
         match self {
+            Self::Browser => Some(Peer::Chromium),
             Self::Client | Self::Grpc | Self::Native => None,
             Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
