@@ -47,8 +47,9 @@ impl Pages {
         if !path.starts_with('/') || !path.as_bytes().iter().all(is_path) {
             return Err(format!("{path:?} is no path: it begins with / and has no blanks, ? or #"));
         }
-        let kind = HeaderValue::from_str(kind)
-            .map_err(|_| format!("{kind:?} is no type of content for {path}: try text/html; charset=utf-8"))?;
+        let kind = HeaderValue::from_str(kind).map_err(|_| {
+            format!("{kind:?} is no type of content for {path}: try text/html; charset=utf-8")
+        })?;
         match self.0.insert(path.clone(), Page { kind, content }) {
             None => Ok(()),
             Some(_) => Err(format!("two pages are at {path}")),

@@ -44,7 +44,8 @@ async fn pages_are_sent_with_a_strict_policy() {
 async fn head_tells_the_length_and_keeps_the_connection() {
     let running = library::start(with_pages).await;
     let mut stream = dial(&running).await;
-    let request = "HEAD / HTTP/1.1\r\nhost: x\r\n\r\nGET /a.mjs HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request =
+        "HEAD / HTTP/1.1\r\nhost: x\r\n\r\nGET /a.mjs HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
