@@ -70,6 +70,25 @@ class InChromium(unittest.TestCase):
         self.browser.press(" ")
         self.browser.until(f"{SEEN} >= 2")
 
+    def test_a_server_that_is_gone_is_told_and_comes_back(self):
+        with Server() as mortal:
+            self.browser.open(f"http://{mortal.address}/")
+            self.browser.until(f"{DONE} && {SEEN} >= 1")
+            mortal.process.kill()
+            self.browser.until(f"{STATE}.startsWith('Failed: the connection has ended')")
+            self.browser.run('document.querySelector("#again").click()')
+            self.browser.until(f"{DONE} === 'wrong'")
+            rows = self.browser.run(ROWS)
+            self.assertEqual([row[:2] for row in rows], [row[:2] for row in EXPECTED])
+            for row in rows:
+                self.assertTrue(row[2].startswith("failed: "), row)
+            self.browser.run('document.querySelector("#stream").click()')
+            self.browser.until(f"{STATE}.startsWith('Failed: cannot connect')")
+            mortal.process.wait()
+            with Server("--listen", mortal.address):
+                self.browser.run('document.querySelector("#again").click()')
+                self.browser.until(f"{DONE} === 'right'")
+
     def test_it_fits_a_phone_and_both_schemes(self):
         self.browser.width(390)
         overflow = "document.documentElement.scrollWidth > innerWidth"

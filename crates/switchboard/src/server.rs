@@ -157,7 +157,8 @@ impl Server {
     /// time. A path or type that cannot be, or two pages at one path, are an error of [`start`](Server::start).
     ///
     /// ```
-    /// let server = switchboard::Server::new().page("/", "text/html; charset=utf-8", "<!doctype html><title>up</title>");
+    /// let html = "<!doctype html><title>up</title>";
+    /// let server = switchboard::Server::new().page("/", "text/html; charset=utf-8", html);
     /// ```
     #[cfg(feature = "http")]
     pub fn page(
@@ -166,7 +167,7 @@ impl Server {
         content_type: &str,
         content: impl Into<bytes::Bytes>,
     ) -> Server {
-        if let Err(what) = self.pages.add(path.into(), content_type, content.into()) {
+        if let Err(what) = self.pages.add(&path.into(), content_type, content.into()) {
             self.mistakes.push(Error::config(format!("page: {what}")));
         }
         self

@@ -1,7 +1,7 @@
 //! Static pages beside the calls: bytes that the application gave, at paths of its own, for browsers.
 //!
-//! Only GET and HEAD of the very path are answered here, before the calls; all else goes on to the dialects, so that `/`
-//! stays JSON-RPC's for POST. A page may load, and connect to, nothing but the origin it came from.
+//! Only GET and HEAD of the very path are answered here, before the calls; all else goes on to the dialects, so that
+//! `/` stays JSON-RPC's for POST. A page may load, and connect to, nothing but the origin it came from.
 
 use super::{body::Reply, connection::respond};
 use ::http::{
@@ -42,7 +42,7 @@ struct Page {
 impl Pages {
     /// # Errors
     /// A path or type that cannot be, or a second page at the path.
-    pub(crate) fn add(&mut self, path: String, kind: &str, content: Bytes) -> Result<(), String> {
+    pub(crate) fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {
         let is_path = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
         if !path.starts_with('/') || !path.as_bytes().iter().all(is_path) {
             return Err(format!("{path:?} is no path: it begins with / and has no blanks, ? or #"));
@@ -50,7 +50,7 @@ impl Pages {
         let kind = HeaderValue::from_str(kind).map_err(|_| {
             format!("{kind:?} is no type of content for {path}: try text/html; charset=utf-8")
         })?;
-        match self.0.insert(path.clone(), Page { kind, content }) {
+        match self.0.insert(path.to_owned(), Page { kind, content }) {
             None => Ok(()),
             Some(_) => Err(format!("two pages are at {path}")),
         }
