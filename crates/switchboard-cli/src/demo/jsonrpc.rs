@@ -23,7 +23,7 @@ const METHODS: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Metho
 /// # Errors
 /// When a connection cannot be opened.
 pub(super) async fn rows(address: &str) -> Result<Vec<Row>, String> {
-    let post = Caller::Post(HttpClient::plaintext(), format!("http://{address}/rpc"));
+    let post = Caller::Post(Box::new(HttpClient::plaintext()), format!("http://{address}/rpc"));
     let websocket = Caller::Texts(Mutex::new(Texts::websocket(address, "jsonrpc").await?));
     let lines = Caller::Texts(Mutex::new(Texts::lines(address).await?));
     let mut rows = Vec::new();
@@ -40,7 +40,7 @@ pub(super) async fn rows(address: &str) -> Result<Vec<Row>, String> {
 }
 
 enum Caller {
-    Post(HttpClient, String),
+    Post(Box<HttpClient>, String),
     Texts(Mutex<Texts>),
 }
 

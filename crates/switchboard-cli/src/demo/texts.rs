@@ -124,6 +124,6 @@ fn ended() -> String {
     "the server ended the connection".to_owned()
 }
 
-fn text(error: impl ToString) -> String {
+fn text(error: impl std::error::Error) -> String {
     error.to_string()
 }
