@@ -35,7 +35,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
         self._lines = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -94,5 +94,5 @@ def server_command():
     return [command] if os.path.exists(command) else shlex.split(command)
 
 
-def _end_with_parent():
+def end_with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -20,6 +20,8 @@ const JS_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) enum Suite {
     /// `switchboard call` against a server of grpcio.
     Call,
+    /// The page of the demo.
+    Browser,
     /// Our client against a server of grpcio.
     Client,
     Grpc,
@@ -36,6 +38,7 @@ impl Suite {
     fn modules(self) -> &'static [&'static str] {
         match self {
             Self::Call => &["test_call"],
+            Self::Browser => &["test_browser"],
             Self::Client => &["test_client"],
             Self::Grpc => &["test_channelz", "test_demo", "test_drain"],
             Self::Grpcurl => &["test_grpcurl"],
@@ -51,6 +54,8 @@ impl Suite {
     fn peer(self) -> Option<Peer> {
         match self {
             Self::Call | Self::Client | Self::Grpc | Self::Native => None,
+            Self::Browser => Some(Peer::Chromium),
+            Self::Client | Self::Grpc | Self::Native => None,
             Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),

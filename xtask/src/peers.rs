@@ -15,6 +15,8 @@ use crate::process::{self, Failure, Workspace};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     Buf,
+    /// The browser, which needs no window.
+    Chromium,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
     Curl,
@@ -31,8 +33,9 @@ pub(crate) enum Peer {
     Python,
 }
 
-const ALL: [Peer; 10] = [
+const ALL: [Peer; 11] = [
     Peer::Buf,
+    Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Curl,
     Peer::Ghz,
@@ -92,6 +95,7 @@ impl Peers {
             return known.clone();
         }
         let found = match peer {
+            Peer::Chromium => chromium(),
             Peer::Curl => curl(),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
@@ -192,6 +196,7 @@ impl Peer {
     fn name(self) -> &'static str {
         match self {
             Self::Buf => "buf",
+            Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
             Self::Ghz => "ghz",
@@ -203,6 +208,16 @@ impl Peer {
             Self::Python => "Python with grpcio",
         }
     }
+}
+
+/// As Debian, or its makers, call it.
+fn chromium() -> Result<PathBuf, Failure> {
+    const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    if let Some(name) = NAMES.into_iter().find(|name| process::is_in_path(name)) {
+        return Ok(PathBuf::from(name));
+    }
+    apt_install(NAMES[0])?;
+    Ok(PathBuf::from(NAMES[0]))
 }
 
 fn curl() -> Result<PathBuf, Failure> {

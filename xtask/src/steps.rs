@@ -153,6 +153,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::WebSocket),
     },
     Step {
+        name: "interop-browser",
+        about: "the page of the demo in Chromium: Connect, gRPC-Web, the native wire and JSON-RPC from its scripts",
+        check: |run| interop::run(run, Suite::Browser),
+    },
+    Step {
         name: "interop-tls",
         about: "grpcio, grpcurl, curl and OpenSSL inside TLS, and a reload",
         check: |run| interop::run(run, Suite::Tls),

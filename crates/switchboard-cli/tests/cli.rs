@@ -103,6 +103,7 @@ fn demo_calls_every_wire_and_compares_the_answers() {
     let table = stdout(&output);
     for wire in [
         "native, TCP",
+        "native, WebSocket",
         "native, in process",
         "direct, in process",
         "gRPC, HTTP/2",
@@ -113,6 +114,9 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "Connect JSON, HTTP/2",
         "Connect GET, HTTP/1.1",
         "HTTP/JSON, HTTP/1.1",
+        "JSON-RPC, HTTP/1.1",
+        "JSON-RPC, WebSocket",
+        "JSON-RPC, TCP",
     ] {
         let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
         assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");
@@ -234,9 +238,45 @@ fn connections_that_had_to_be_cut_are_counted() {
     assert!(log.contains("drained; 1 connection had to be cut"), "{log}");
 }
 
+/// Head and body of what is at the path.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn serve_has_the_page_and_everything_that_it_names() {
+    let mut server = Running::start("serve --listen 127.0.0.1:0");
+    let address = server.line("listening on http://");
+    let page = get(&address, "/");
+    assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
+    let names = page
+        .split(['"'])
+        .filter(|text| text.ends_with(".mjs") || text.ends_with(".css") || text.ends_with(".svg"));
+    let mut named = 0;
+    for name in names {
+        let file = get(&address, &format!("/{name}"));
+        assert!(
+            file.starts_with("HTTP/1.1 200 ") && file.contains("x-content-type-options: nosniff"),
+            "{name}: {file}"
+        );
+        named += 1;
+    }
+    assert!(named >= 6, "{page}");
+}
+
 #[test]
 fn demo_serves_on_after_the_table() {
     let mut demo = Running::start("demo --listen 127.0.0.1:0");
+    let page = demo.line("  http://");
+    assert!(
+        get(page.trim_end_matches('/'), "/").contains("<title>Switchboard in the browser</title>"),
+        "{page}"
+    );
     let command = demo.line("  curl ");
     assert!(command.contains("/v1/greetings/Ada"), "{command}");
     demo.line("Ctrl-C");

@@ -10,7 +10,7 @@
 //! compressions are gzip, deflate and zstd.
 //!
 //! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
-//! the native wire.
+//! the native wire. What browsers load from the application itself is answered by [`pages`].
 //!
 //! # What a call costs
 //!
@@ -42,6 +42,7 @@ mod cors;
 pub(crate) mod deflate;
 mod dispatch;
 mod jsonrpc;
+mod pages;
 mod refusal;
 mod replies;
 mod requests;
@@ -55,6 +56,7 @@ mod websocket;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;
+pub(crate) use pages::Pages;
 pub use rest::HttpJson;
 pub(crate) use rest::Rest;
 pub(crate) use standard::Standard;

@@ -52,6 +52,8 @@ pub struct Server {
     cors: Option<crate::Cors>,
     #[cfg(feature = "http")]
     http_json: crate::HttpJson,
+    #[cfg(feature = "http")]
+    pages: crate::http::Pages,
 }
 
 impl Default for Server {
@@ -76,6 +78,8 @@ impl Server {
             cors: None,
             #[cfg(feature = "http")]
             http_json: crate::HttpJson::new(),
+            #[cfg(feature = "http")]
+            pages: crate::http::Pages::default(),
         }
     }
 
@@ -149,6 +153,31 @@ impl Server {
     #[cfg(feature = "http")]
     pub fn http_json(mut self, options: crate::HttpJson) -> Server {
         self.http_json = options;
+        self
+    }
+
+    /// Answers GET and HEAD of `path` with these bytes, for a web page that calls the services; see `examples/browser`.
+    ///
+    /// The path is compared as it is and comes before all else that would answer it; other methods are not concerned.
+    /// The content is held once, however many ask. Pages are sent with a strict `Content-Security-Policy`: a page loads
+    /// scripts, styles, images and fonts from this server alone, has none of them inside itself, connects to nothing
+    /// else (WebSockets of the same host and port included), and is shown in no frame. Browsers ask for it again each
+    /// time. A path or type that cannot be, or two pages at one path, are an error of [`start`](Server::start).
+    ///
+    /// ```
+    /// let html = "<!doctype html><title>up</title>";
+    /// let server = switchboard::Server::new().page("/", "text/html; charset=utf-8", html);
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn page(
+        mut self,
+        path: impl Into<String>,
+        content_type: &str,
+        content: impl Into<bytes::Bytes>,
+    ) -> Server {
+        if let Err(what) = self.pages.add(&path.into(), content_type, content.into()) {
+            self.mistakes.push(Error::config(format!("page: {what}")));
+        }
         self
     }
 
@@ -255,6 +284,8 @@ impl Server {
             rest,
             #[cfg(feature = "http")]
             cors: self.cors.map(Arc::new),
+            #[cfg(feature = "http")]
+            pages: self.pages,
         });
         #[cfg(feature = "channelz")]
         shown.show(&shared);
@@ -434,6 +465,8 @@ pub(crate) struct Shared {
     pub(crate) rest: crate::http::Rest,
     #[cfg(feature = "http")]
     pub(crate) cors: Option<Arc<crate::Cors>>,
+    #[cfg(feature = "http")]
+    pub(crate) pages: crate::http::Pages,
 }
 
 /// An open connection.

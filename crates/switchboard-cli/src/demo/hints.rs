@@ -13,6 +13,10 @@ pub(super) fn services(url: &str) -> String {
 pub(super) fn commands(address: &str) -> String {
     format!(
         r#"
+Open a page that calls from your browser:
+
+  http://{address}/
+
 Try it from another terminal:
 
   curl http://{address}/v1/greetings/Ada
@@ -24,6 +28,8 @@ Try it from another terminal:
   curl -H 'content-type: application/json' -d '{{"name":"Ada"}}' http://{address}/demo.v1.Greeter/Greet
   curl 'http://{address}/demo.v1.Greeter/Greet?connect=v1&encoding=json&message=%7B%22name%22%3A%22Ada%22%7D'
   curl -H 'content-type: application/json' -d '{{"tag":"rpc"}}' http://{address}/demo.v1.Posts/Query
+
+  curl -d '{{"jsonrpc":"2.0","method":"Greeter.Greet","params":["Ada"],"id":1}}' -H 'content-type: application/json' http://{address}/rpc
 
   grpcurl -plaintext {address} list
   grpcurl -plaintext -d '{{"name":"Ada"}}' {address} demo.v1.Greeter/Greet

@@ -1,13 +1,16 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
-//! [`ours`] calls with generated clients, [`foreign`] with a client of another project; [`answers`] has the
-//! requests and what must come back, [`table`] shows both, [`hints`] what to try next.
+//! [`ours`] calls with generated clients, [`foreign`] with a client of another project, [`web`] and [`jsonrpc`] with
+//! plain requests; [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try
+//! next.
 
 mod answers;
 mod foreign;
 mod hints;
+mod jsonrpc;
 mod ours;
 mod table;
+mod texts;
 mod web;
 
 use crate::{
@@ -61,9 +64,10 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         if !args.json {
             print(&hints::services(&serving::url(&running.addresses()[0])))?;
         }
-        let mut rows = ours::rows(&format!("tcp://{address}"), MEMORY).await?;
+        let mut rows = ours::rows(&address, MEMORY).await?;
         rows.extend(foreign::rows(&format!("http://{address}")).await?);
         rows.extend(web::rows(&format!("http://{address}")).await?);
+        rows.extend(jsonrpc::rows(&address).await?);
         print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {

@@ -10,14 +10,18 @@ use crate::services::{
 };
 use switchboard::{Channel, Result};
 
-/// Calls over TCP to `tcp`, over a pipe of this process to `memory`, and directly.
+/// Calls over TCP and WebSocket to `HOST:PORT`, over a pipe of this process to `memory`, and directly.
 ///
 /// # Errors
-/// When one of the two is not reached.
-pub(super) async fn rows(tcp: &str, memory: &str) -> Result<Vec<Row>, String> {
+/// When one of them is not reached.
+pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for (wire, url, methods) in [("native, TCP", tcp, &ALL[..]), ("native, in process", memory, &KINDS[..])] {
-        let channel = Channel::connect(url).await.map_err(|status| format!("connect to {url}: {status}"))?;
+    for (wire, url, methods) in [
+        ("native, TCP", format!("tcp://{address}"), &ALL[..]),
+        ("native, WebSocket", format!("ws://{address}/"), &ALL[..]),
+        ("native, in process", memory.to_owned(), &KINDS[..]),
+    ] {
+        let channel = Channel::connect(&url).await.map_err(|status| format!("connect to {url}: {status}"))?;
         let ours = Ours {
             greeter: GreeterClient::new(channel.clone()),
             posts: PostsClient::new(channel.clone()),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod greeter;
+mod page;
 mod posts;
 
 pub(crate) use bench::{BenchService, benchmark_message};
@@ -21,9 +22,9 @@ pub(crate) mod proto {
     }
 }
 
-/// A server with all of them.
+/// A server with all of them, and a page for browsers.
 pub(crate) fn server() -> switchboard::Server {
-    switchboard::Server::new()
+    page::add(switchboard::Server::new())
         .add(proto::demo::GreeterServer::new(Hello))
         .add(proto::demo::PostsServer::new(HotPosts))
         .add(proto::bench::BenchServer::new(BenchService))

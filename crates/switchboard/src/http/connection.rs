@@ -207,6 +207,9 @@ impl Front {
             let answer = self.upgrades.answer(request, &self.shared.websocket_origins, &self.metadata);
             return Box::pin(std::future::ready(Ok(answer)));
         }
+        if let Some(page) = self.shared.pages.answer(&request) {
+            return Box::pin(std::future::ready(Ok(page)));
+        }
         if jsonrpc::is_jsonrpc(&request) {
             let answer = self.jsonrpc.clone().answer(request);
             return Box::pin(async move { Ok(answer.await) });

@@ -10,6 +10,7 @@ mod client_trouble;
 mod dialects;
 mod frames;
 mod library;
+mod pages;
 mod raw;
 mod rest;
 mod rules;

@@ -1,0 +1,81 @@
+//! Static pages beside the calls: bytes that the application gave, at paths of its own, for browsers.
+//!
+//! Only GET and HEAD of the very path are answered here, before the calls; all else goes on to the dialects, so that
+//! `/` stays JSON-RPC's for POST. A page may load, and connect to, nothing but the origin it came from.
+
+use super::{body::Reply, connection::respond};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+        X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use bytes::Bytes;
+use std::collections::HashMap;
+
+/// What every page is sent with. Isolated from other origins, a page gets the browser's fine clock too.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (CACHE_CONTROL, "no-cache"),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-embedder-policy"), "require-corp"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// The pages of a server, by path.
+#[derive(Default)]
+pub(crate) struct Pages(HashMap<String, Page>);
+
+struct Page {
+    kind: HeaderValue,
+    /// Shared by all answers.
+    content: Bytes,
+}
+
+impl Pages {
+    /// # Errors
+    /// A path or type that cannot be, or a second page at the path.
+    pub(crate) fn add(&mut self, path: &str, kind: &str, content: Bytes) -> Result<(), String> {
+        let is_path = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+        if !path.starts_with('/') || !path.as_bytes().iter().all(is_path) {
+            return Err(format!("{path:?} is no path: it begins with / and has no blanks, ? or #"));
+        }
+        let kind = HeaderValue::from_str(kind).map_err(|_| {
+            format!("{kind:?} is no type of content for {path}: try text/html; charset=utf-8")
+        })?;
+        match self.0.insert(path.to_owned(), Page { kind, content }) {
+            None => Ok(()),
+            Some(_) => Err(format!("two pages are at {path}")),
+        }
+    }
+
+    /// The page that a request asks for.
+    pub(super) fn answer<B>(&self, request: &Request<B>) -> Option<Response<Reply>> {
+        let is_head = request.method() == Method::HEAD;
+        if !is_head && request.method() != Method::GET {
+            return None;
+        }
+        let page = self.0.get(request.uri().path())?;
+        let content = if is_head { Bytes::new() } else { page.content.clone() };
+        let mut response = respond(StatusCode::OK, content);
+        page.describe(response.headers_mut());
+        Some(response)
+    }
+}
+
+impl Page {
+    fn describe(&self, headers: &mut HeaderMap) {
+        headers.insert(CONTENT_TYPE, self.kind.clone());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(self.content.len()));
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+}
