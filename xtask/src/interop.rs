@@ -55,7 +55,6 @@ impl Suite {
         match self {
             Self::Call | Self::Client | Self::Grpc | Self::Native => None,
             Self::Browser => Some(Peer::Chromium),
-            Self::Client | Self::Grpc | Self::Native => None,
             Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),

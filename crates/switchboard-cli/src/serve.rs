@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     /// Time that calls get to end after Ctrl-C, as in 10s; short for --limit drain_timeout=TIME.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| setting(&format!("drain_timeout={text}")))]
     drain_timeout: Option<String>,
-    /// Let web pages of ORIGIN open WebSockets, as in https://app.example, or all with *; pages from the same host and
+    /// Let web pages of ORIGIN open WebSockets, as in `https://app.example`, or all with *; pages from the same host and
     /// port may always. May be given several times.
     #[arg(long, value_name = "ORIGIN")]
     websocket_origin: Vec<String>,
