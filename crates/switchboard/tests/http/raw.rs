@@ -94,21 +94,12 @@ async fn request_may_come_byte_by_byte_and_connections_are_kept() {
 async fn answer_after_the_deadline_is_late_whichever_timer_fires_first() {
     let (_, running) = start(&[]).await;
     let mut stream = dial(&running).await;
-    for (path, body, said) in [
-        ("/test.v1.Echo/Say", &br#""late""#[..], "deadline_exceeded"),
-        (
-            "/jsonrpc",
-            br#"{"jsonrpc":"2.0","id":1,"method":"test.v1.Echo/Say","params":"late"}"#,
-            "DEADLINE_EXCEEDED",
-        ),
-    ] {
-        let request = String::from_utf8(post(path, "application/json", body)).unwrap();
-        let request = request.replacen("host: x", "host: x\r\nconnect-timeout-ms: 20", 1);
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let (head, body) = soon(answer(&mut stream)).await;
-        let body = String::from_utf8(body).unwrap();
-        assert!(body.contains(said), "{path}: {head}{body}");
-    }
+    let request = String::from_utf8(post("/test.v1.Echo/Say", "application/json", br#""late""#)).unwrap();
+    let request = request.replacen("host: x", "host: x\r\nconnect-timeout-ms: 20", 1);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (head, body) = soon(answer(&mut stream)).await;
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.contains("deadline_exceeded"), "{head}{body}");
 }
 
 #[tokio::test]
