@@ -82,12 +82,18 @@ struct EchoCaller {
 
 impl Caller for EchoCaller {
     async fn call(&mut self) -> Result<(), String> {
-        let reply =
-            self.client.echo(&self.request).timeout(TIMEOUT).await.map_err(|status| status.to_string())?;
-        if reply.payload == self.request.payload {
+        let reply = self
+            .client
+            .echo(&self.request)
+            .encoded()
+            .timeout(TIMEOUT)
+            .await
+            .map_err(|status| status.to_string())?;
+        let reply = reply.view().map_err(|status| status.to_string())?;
+        if reply.payload == self.request.payload.as_deref() {
             return Ok(());
         }
-        let bytes = reply.payload.as_ref().map_or(0, Bytes::len);
+        let bytes = reply.payload.map_or(0, <[u8]>::len);
         Err(format!("a wrong reply of {bytes} bytes"))
     }
 }

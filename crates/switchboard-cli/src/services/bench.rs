@@ -1,6 +1,6 @@
 //! What `switchboard bench` calls.
 
-use super::proto::bench::{Bench, BenchmarkMessage, BenchmarkMessageView, EchoMessage};
+use super::proto::bench::{Bench, BenchmarkMessage, BenchmarkMessageView, EchoMessage, EchoMessageView};
 use switchboard::{Cx, Encoded, Receiver, Result, Sender};
 
 /// The benchmark's service.
@@ -8,8 +8,8 @@ use switchboard::{Cx, Encoded, Receiver, Result, Sender};
 pub(crate) struct BenchService;
 
 impl Bench for BenchService {
-    async fn echo(&self, message: EchoMessage, _: &Cx) -> Result<EchoMessage> {
-        Ok(message)
+    async fn echo(&self, message: EchoMessageView<'_>, cx: &Cx) -> Result<Encoded<EchoMessage>> {
+        Encoded::of_view(&message, cx)
     }
 
     /// Changes the view in place and encodes it: the reply is never built.
