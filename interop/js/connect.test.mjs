@@ -21,11 +21,23 @@ const TRANSPORTS = [
 let server, Greeter;
 before(async () => {
   server = await start();
-  const files = await reflected(server.port, "demo.v1.Greeter");
-  const file = files.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
+  const file = await described({ fileContainingSymbol: "demo.v1.Greeter" });
   Greeter = createFileRegistry(create(FileDescriptorSetSchema, { file })).getService("demo.v1.Greeter");
 });
 after(() => server.end());
+
+// The files that the server names, each behind those that it imports.
+async function described(question, known = new Map()) {
+  for (const bytes of await reflected(server.port, question)) {
+    const file = fromBinary(FileDescriptorProtoSchema, bytes);
+    if (known.has(file.name)) continue;
+    for (const name of file.dependency) {
+      if (!known.has(name)) await described({ fileByFilename: name }, known);
+    }
+    known.set(file.name, file);
+  }
+  return [...known.values()];
+}
 
 async function* given(...messages) {
   yield* messages;

@@ -27,12 +27,12 @@ export async function start() {
   throw new Error(`${command} ended before it listened`);
 }
 
-// The files that describe a service, as the server itself tells.
-export async function reflected(port, symbol) {
+// The files that answer a question to the server about its own schema.
+export async function reflected(port, question) {
   const { ServerReflection } = grpc.loadPackageDefinition(loader.loadSync(REFLECTION)).grpc.reflection.v1;
   const client = new ServerReflection(`127.0.0.1:${port}`, grpc.credentials.createInsecure());
   const call = client.ServerReflectionInfo();
-  call.end({ fileContainingSymbol: symbol });
+  call.end(question);
   let files = [];
   for await (const answer of call) files = answer.fileDescriptorResponse.fileDescriptorProto;
   client.close();

@@ -18,12 +18,15 @@ pub(super) fn banned_names(file: &File) -> Vec<Complaint> {
     for stem in stems.filter(|stem| is_banned(stem)) {
         complaints.push(file.complaint(0, format!("`{stem}` says nothing: name what it does")));
     }
+    // Methods have the names that their trait gives them, as one made from a schema does.
+    let mut is_given = false;
     for (number, line) in file.lines() {
+        is_given = (is_given || line.starts_with("impl") && line.contains(" for ")) && line != "}";
         for (kind, name) in declared(line) {
             if is_banned(name) {
                 complaints.push(file.complaint(number, format!("`{name}` says nothing: name what it does")));
             }
-            if kind == "fn" && name.starts_with("get_") && !CONVENTIONAL.contains(&name) {
+            if kind == "fn" && !is_given && name.starts_with("get_") && !CONVENTIONAL.contains(&name) {
                 complaints.push(file.complaint(number, format!("`{name}`: leave out `get_`")));
             }
         }
@@ -85,6 +88,13 @@ mod tests {
     fn accessors_go_without_get() {
         assert_eq!(found("pub fn get_name(&self) -> &str {"), 1);
         assert_eq!(found("pub fn get_mut(&mut self) -> &mut T {\nfn get(&self) {}"), 0);
+    }
+
+    #[test]
+    fn names_that_a_trait_gives_are_not_ours() {
+        let methods = "    async fn get_socket(&self) {\n    }\n}\n";
+        assert_eq!(found(&format!("impl Channelz for Shown {{\n{methods}")), 0);
+        assert_eq!(found(&format!("impl A for B {{\n}}\nimpl Shown {{\n{methods}")), 1);
     }
 
     #[test]
