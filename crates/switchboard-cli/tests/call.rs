@@ -88,7 +88,8 @@ fn every_kind_of_call_takes_every_wire_and_every_schema() {
     let server = Server::start();
     let folder = folder("call-schemas");
     let (proto, set) = (proto_folder(), folder.join("demo.binpb"));
-    let mut compiler = protox::Compiler::new([&proto]).unwrap();
+    let options = proto.join("../../switchboard-build/proto");
+    let mut compiler = protox::Compiler::new([&proto, &options]).unwrap();
     compiler.include_imports(true).open_file("demo/v1/demo.proto").unwrap();
     fs::write(&set, compiler.encode_file_descriptor_set()).unwrap();
     let (proto, set) = (proto.to_str().unwrap(), set.to_str().unwrap());

@@ -27,7 +27,6 @@ struct Case {
 pub(super) fn check(run: &Run<'_>, h2spec: &Path) -> Result<(), Failure> {
     let server = Server::start(&mut Command::new(built(run, "interop-server")?))?;
     let (ours, count) = failures(run, h2spec, &server.port, &[])?;
-    drop(server);
     if count == 0 {
         return Err(Failure::new("h2spec reported no case at all"));
     }
@@ -36,15 +35,24 @@ pub(super) fn check(run: &Run<'_>, h2spec: &Path) -> Result<(), Failure> {
         return Ok(());
     }
 
+    // A mistake that comes after the answer to its request finds no stream any more; which is first is a race of
+    // h2spec with the server, and so only what fails twice has failed.
     let mut sections: Vec<&str> = ours.iter().map(|case| case.section.as_str()).collect();
     sections.dedup();
+    let (again, _) = failures(run, h2spec, &server.port, &sections)?;
+    let ours: Vec<&Case> = ours.iter().filter(|case| again.contains(case)).collect();
+    drop(server);
+    if ours.is_empty() {
+        return Ok(());
+    }
+
     let port = free_port()?;
     let _peer = Server::start_at(
         &port,
         Command::new(run.peers.path(Peer::GrpcGoServer)?).arg(format!("-port={port}")),
     )?;
     let (theirs, _) = failures(run, h2spec, &port, &sections)?;
-    for case in &ours {
+    for &case in &ours {
         let also = if theirs.contains(case) { "as with grpc-go" } else { "NOT with grpc-go" };
         println!("failed {also}: {}: {}", case.section, case.name);
     }

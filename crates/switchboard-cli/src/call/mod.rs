@@ -5,6 +5,7 @@ mod describe;
 mod failure;
 mod input;
 mod invoke;
+mod known;
 mod metadata;
 mod names;
 mod output;

@@ -1,5 +1,6 @@
 //! What services there are and what their messages look like: by reflection, or from files.
 
+use super::known::KnownResolver;
 use super::{
     args::CallArgs,
     failure::Failure,
@@ -11,6 +12,7 @@ use prost_reflect::{
     DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
     prost_types::FileDescriptorProto,
 };
+use protox::file::{ChainFileResolver, GoogleFileResolver, IncludeFileResolver};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -258,7 +260,13 @@ fn compile(files: &[PathBuf], includes: &[PathBuf]) -> Result<DescriptorPool, St
         }
         text
     };
-    let mut compiler = protox::Compiler::new(&folders).map_err(wrong)?;
+    let mut resolver = ChainFileResolver::new();
+    for folder in &folders {
+        resolver.add(IncludeFileResolver::new(folder.clone()));
+    }
+    resolver.add(KnownResolver);
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = protox::Compiler::with_file_resolver(resolver);
     compiler.include_imports(true).include_source_info(true).open_files(files).map_err(wrong)?;
     Ok(compiler.descriptor_pool())
 }
