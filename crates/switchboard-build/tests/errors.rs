@@ -106,6 +106,16 @@ fn streams_cannot_be_one_way() {
 }
 
 #[test]
+fn only_a_single_reply_stays_encoded() {
+    let workspace = Workspace::new("only_a_single_reply_stays_encoded");
+    let error = workspace.error(
+        "syntax = \"proto3\";\nimport \"switchboard/options.proto\";\nmessage M {}\nservice Foo {\n  \
+         rpc Go(M) returns (stream M) { option (switchboard.encoded) = true; }\n}",
+    );
+    has(&error, &["test.proto:5: Foo/Go has no single reply", "remove (switchboard.encoded)"]);
+}
+
+#[test]
 fn messages_without_json_are_refused() {
     let workspace = Workspace::new("messages_without_json_are_refused");
     let error = workspace.error(

@@ -130,6 +130,19 @@ fn options_of_methods_are_honoured() {
 }
 
 #[test]
+fn encoded_replies_are_answered_as_they_are() {
+    let workspace = Workspace::new("encoded_replies_are_answered_as_they_are");
+    let file = workspace.file(
+        "log.proto",
+        r#"syntax = "proto3"; package log.v1; import "switchboard/options.proto"; message Line {}
+           service Log { rpc Top(Line) returns (Line) { option (switchboard.encoded) = true; } }"#,
+    );
+    workspace.emit(switchboard_build::proto(file)).unwrap();
+    let code = workspace.generated("log.v1.rs");
+    has(&code, &["Result<::switchboard::Encoded<Line>>", "reply.into_reply(codec)?"]);
+}
+
+#[test]
 fn owned_applies_to_every_method() {
     let workspace = Workspace::new("owned_applies_to_every_method");
     let file = workspace.file("demo.proto", KINDS);

@@ -1,7 +1,7 @@
 //! Switchboard: a service written once, reached by every caller on one port.
 //!
-//! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web, Connect and HTTP/JSON
-//! callers on one port; a generated client, on a [`Channel`], calls it.
+//! A service is a Rust trait or a `.proto` file. [`Server`] serves it to native, gRPC, gRPC-Web, Connect,
+//! HTTP/JSON, JSON-RPC and WebSocket callers on one port; a generated client, on a [`Channel`], calls it.
 //!
 //! Start with [`run`] for the fastest runtime, or use any tokio runtime. Handlers get a [`Cx`] with metadata,
 //! deadline and peer, and return [`Result`]; a [`Status`] says what went wrong.

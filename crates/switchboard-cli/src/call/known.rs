@@ -1,4 +1,5 @@
-//! Imports that need no folder: those that the compiler of services knows too.
+//! Imports that need no folder: those that the compiler of services knows too. The files are its own; the list is
+//! not shared because the code generator would come into the binary with it.
 
 use protox::file::{File, FileResolver};
 

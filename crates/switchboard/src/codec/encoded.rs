@@ -111,3 +111,51 @@ impl<M> fmt::Debug for Encoded<M> {
         write!(f, "Encoded<{}>({:?}, {} bytes)", short_name::<M>(), self.codec, self.bytes.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Call, Code, Kind, Metadata, MethodInfo, Peer, ServiceInfo, call::RequestBody};
+    use buffa_types::google::protobuf::StringValue;
+    use std::sync::Arc;
+
+    static METHOD: MethodInfo = MethodInfo::new("Say", Kind::Unary);
+    static SERVICE: ServiceInfo = ServiceInfo { name: "test.v1.Echo", methods: &[], descriptor: &[] };
+
+    fn cx(codec: Codec) -> Cx {
+        let peer =
+            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let cx = Cx::new(Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
+        Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1
+    }
+
+    #[test]
+    fn view_of_a_request_is_a_reply_in_the_codec_of_the_caller() {
+        let said = StringValue { value: "häy".into(), ..Default::default() };
+        let request = Encoded::new(&said, &cx(Codec::Proto)).expect("a request");
+        let view = request.view().expect("a view");
+        assert_eq!(view.value, "häy");
+        let reply = Encoded::<StringValue>::of_view(&view, &cx(Codec::Proto)).expect("a reply");
+        assert_eq!((reply.bytes(), reply.decode().expect("a message")), (request.bytes(), said.clone()));
+
+        let reply = Encoded::<StringValue>::of_view(&view, &cx(Codec::Json)).expect("a reply in json");
+        assert_eq!(reply.bytes(), "\"häy\"");
+        assert_eq!(reply.view().expect_err("no view of json").code(), Code::Unimplemented);
+        let received = Encoded::<StringValue>::received(Codec::Json, reply.bytes().clone()).expect("json");
+        assert_eq!(received.view().expect("written anew").value, "häy");
+    }
+
+    #[test]
+    fn reply_that_was_encoded_for_another_caller_is_written_anew() {
+        let said = StringValue { value: "a".into(), ..Default::default() };
+        let kept = Encoded::new(&said, &cx(Codec::Proto)).expect("kept");
+        assert_eq!(kept.clone().into_reply(Codec::Json).expect("json"), "\"a\"");
+        assert_eq!(kept.clone().into_reply(Codec::Proto).expect("proto"), kept.bytes());
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused_when_they_are_viewed() {
+        let bad = Encoded::<StringValue>::from_bytes(Bytes::from_static(b"\x0A\xFF"));
+        assert_eq!(bad.view().expect_err("cut short").code(), Code::InvalidArgument);
+    }
+}
