@@ -21,7 +21,26 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let links = README.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
         for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
-            assert!(root.join(link).exists(), "README.md links to {link}, which is not there");
+            let (file, section) =
+                link.split_once('#').map_or((link, None), |(file, section)| (file, Some(section)));
+            let file = if file.is_empty() { "README.md" } else { file };
+            assert!(root.join(file).exists(), "README.md links to {file}, which is not there");
+            if let Some(section) = section {
+                let text = std::fs::read_to_string(root.join(file)).expect("a file with sections is text");
+                let there =
+                    text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == section);
+                assert!(
+                    there,
+                    "README.md links to the section #{section} of {file}, which has no such heading"
+                );
+            }
         }
+    }
+
+    /// The anchor that a heading of Markdown gets.
+    fn slug(heading: &str) -> String {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
     }
 }
