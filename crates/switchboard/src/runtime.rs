@@ -54,11 +54,11 @@ impl Default for Runtime {
 }
 
 impl Runtime {
-    /// As many workers as cores, 50 us of spin.
+    /// As many workers as cores, 100 us of spin.
     pub fn new() -> Runtime {
         Runtime {
             workers: thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            spin: Duration::from_micros(50),
+            spin: Duration::from_micros(100),
         }
     }
 

@@ -47,7 +47,7 @@ where
                 .map_err(|error| format!("cannot start a runtime: {error}"))?;
             Ok(LocalSet::new().block_on(&runtime, async move {
                 task::spawn_local(spin::keep_awake());
-                task::spawn_local(::switchboard::runtime::keep_awake(std::time::Duration::from_micros(50)));
+                task::spawn_local(::switchboard::runtime::keep_awake(std::time::Duration::from_micros(100)));
                 work().await
             }))
         })

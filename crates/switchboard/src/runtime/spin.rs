@@ -15,6 +15,10 @@ use std::{
 /// Pauses remembered: a worker stops spinning after so many long pauses, and starts after one short one.
 const SCORE_MAX: u8 = 16;
 
+/// What sleeping may add to a pause: two workers that answer each other wait for two wake-ups, so that both would see
+/// long pauses, and sleep, for ever. A worker that slept spins once after a pause of at most the span and this.
+const WAKE_UPS: Duration = Duration::from_micros(100);
+
 #[derive(Clone, Copy)]
 struct Spin {
     span: Duration,
@@ -35,8 +39,14 @@ pub(crate) fn traffic(now: Instant) {
         return;
     }
     if let Some(last) = spin.last_traffic.replace(now) {
-        let paid = now.saturating_duration_since(last) <= spin.span;
-        spin.score = if paid { (spin.score + 4).min(SCORE_MAX) } else { spin.score.saturating_sub(1) };
+        let pause = now.saturating_duration_since(last);
+        spin.score = if pause <= spin.span {
+            (spin.score + 4).min(SCORE_MAX)
+        } else if spin.score == 0 && pause <= spin.span + WAKE_UPS {
+            1
+        } else {
+            spin.score.saturating_sub(1)
+        };
     }
     SPIN.set(spin);
     if spin.score > 0
