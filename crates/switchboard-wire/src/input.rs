@@ -1,22 +1,34 @@
 //! Bytes that arrived and were not yet understood.
 
 use bytes::{Buf, Bytes, BytesMut};
+use std::mem;
 
 /// Payloads up to this size are copied out of a buffer that is [not shared](Input::sharing), larger ones never.
 const COPY_MAX: usize = 1024;
 
+/// Payloads above this size are split off the buffer, each at some cost; for smaller ones the buffer is frozen once,
+/// and each is a cheap slice of it.
+const SLICE_MAX: usize = 8 << 10;
+
 /// A read buffer with a cursor: units are taken off the front, a partial tail stays.
 #[derive(Debug, Default)]
 pub struct Input {
+    /// What was read; empty, but for its room, while there is something frozen.
     buffer: BytesMut,
+    /// What was read, once a small payload was taken of it.
+    frozen: Bytes,
+    /// Where in one or the other the rest begins.
     at: usize,
+    /// What the buffer held at most when it came.
+    room: usize,
     unshared: bool,
 }
 
 impl Input {
     /// Continues with what is in `buffer`.
     pub fn new(buffer: BytesMut) -> Input {
-        Input { buffer, at: 0, unshared: false }
+        let room = buffer.capacity();
+        Input { buffer, frozen: Bytes::new(), at: 0, room, unshared: false }
     }
 
     /// Whether small payloads may be shares of the buffer. Shares are quick as long as they are gone
@@ -28,16 +40,21 @@ impl Input {
         self
     }
 
+    #[inline]
+    fn whole(&self) -> &[u8] {
+        if self.frozen.is_empty() { &self.buffer } else { &self.frozen }
+    }
+
     /// What has not been taken yet.
     #[inline]
     pub fn rest(&self) -> &[u8] {
-        &self.buffer[self.at..]
+        &self.whole()[self.at..]
     }
 
     /// How many bytes have not been taken yet.
     #[inline]
     pub fn len(&self) -> usize {
-        self.buffer.len() - self.at
+        self.whole().len() - self.at
     }
 
     /// Whether everything was taken.
@@ -67,6 +84,16 @@ impl Input {
     /// If there are fewer.
     #[inline]
     pub fn take(&mut self, n: usize) -> Bytes {
+        if self.frozen.is_empty() {
+            return self.take_first(n);
+        }
+        let taken = self.frozen.slice(self.at..self.at + n);
+        self.at += n;
+        taken
+    }
+
+    /// Takes `n` bytes of what is not frozen yet, and freezes it if more small payloads may follow.
+    fn take_first(&mut self, n: usize) -> Bytes {
         if n == 0 {
             return Bytes::new();
         }
@@ -75,8 +102,12 @@ impl Input {
             self.at += n;
             return taken;
         }
-        self.settle();
-        self.buffer.split_to(n).freeze()
+        if n > SLICE_MAX || n == self.len() || self.unshared {
+            self.settle();
+            return self.buffer.split_to(n).freeze();
+        }
+        self.frozen = self.buffer.split().freeze();
+        self.take(n)
     }
 
     /// The buffer to read more bytes into; call it when no whole unit is left.
@@ -96,19 +127,41 @@ impl Input {
         self.buffer
     }
 
+    /// Makes the buffer hold what was not taken, and that alone.
     fn settle(&mut self) {
-        if self.at == self.buffer.len() {
+        let at = mem::take(&mut self.at);
+        if !self.frozen.is_empty() {
+            // A part of a unit, at most. Once the frozen bytes are let go, the buffer has all of its room again, unless
+            // somebody still holds what was taken.
+            let tail = self.frozen[at..].to_vec();
+            self.frozen = Bytes::new();
+            let _ = self.buffer.try_reclaim(self.room.max(tail.len()));
+            self.buffer.extend_from_slice(&tail);
+        } else if at == self.buffer.len() {
             self.buffer.clear();
         } else {
-            self.buffer.advance(self.at);
+            self.buffer.advance(at);
         }
-        self.at = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rest_of_a_frozen_buffer_goes_on_with_what_is_read_next() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let mut input = Input::new(BytesMut::from(&bytes[..]));
+        let kept = [input.take(10), input.take(20)];
+        input.skip(5);
+        assert_eq!(input.rest(), &bytes[35..]);
+        input.extend(&[1, 2, 3]);
+        assert_eq!(input.len(), 68);
+        assert_eq!(input.take(65), &bytes[35..]);
+        assert_eq!(input.into_buffer(), [1, 2, 3][..]);
+        assert_eq!(kept.concat(), &bytes[..30]);
+    }
 
     #[test]
     fn small_and_large_units_come_out_in_order() {

@@ -13,8 +13,10 @@ use std::{fmt, time::Duration};
 pub type CallId = u32;
 
 /// How the bytes of a message are to be read; the numbers are those of the native wire.
+///
+/// A whole word: what holds a byte is copied in odd pieces, which the processor reads back slowly.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
+#[repr(usize)]
 pub enum Codec {
     /// Protocol Buffers.
     Proto = 1,
