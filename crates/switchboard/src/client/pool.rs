@@ -15,7 +15,7 @@ use crate::{
     runtime,
 };
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     fmt,
     future::poll_fn,
     hash::{BuildHasher, RandomState},
@@ -58,6 +58,12 @@ pub(super) trait Link: Send + Sync + Sized + 'static {
 
     /// Takes no further call; the connection closes when those in flight have ended.
     fn retire(&self);
+
+    /// What this thread has found for the place of this key, or else what `find` finds.
+    #[inline]
+    fn near(_key: usize, find: impl FnOnce() -> Option<Arc<Self>>) -> Option<Arc<Self>> {
+        find()
+    }
 }
 
 impl Link for Connection {
@@ -80,7 +86,28 @@ impl Link for Connection {
     fn retire(&self) {
         Connection::retire(self);
     }
+
+    #[inline]
+    fn near(key: usize, find: impl FnOnce() -> Option<Arc<Connection>>) -> Option<Arc<Connection>> {
+        NEAR.with_borrow_mut(|near| {
+            // Places are some cache lines apart.
+            let near = &mut near[key / 64 % NEAR_PLACES];
+            // A connection that is usable is still that of its place: the next is only made when it is not.
+            if near.0 == key
+                && let Some(connection) = near.1.upgrade()
+                && connection.is_usable()
+            {
+                return Some(connection);
+            }
+            let found = find()?;
+            *near = (key, Arc::downgrade(&found));
+            Some(found)
+        })
+    }
 }
+
+/// Places of which a thread remembers the connection.
+const NEAR_PLACES: usize = 8;
 
 struct Place<C> {
     current: Mutex<Option<Arc<C>>>,
@@ -106,6 +133,9 @@ thread_local! {
     /// Which place of a group this thread uses, and which address comes next.
     static SEAT: usize = runtime::worker_index().unwrap_or_else(|| NEXT_SEAT.fetch_add(1, Ordering::Relaxed));
     static TURN: Cell<usize> = const { Cell::new(0) };
+    /// Connections by the address of their place, found without a lock.
+    static NEAR: RefCell<[(usize, Weak<Connection>); NEAR_PLACES]> =
+        const { RefCell::new([const { (0, Weak::new()) }; NEAR_PLACES]) };
 }
 
 static NEXT_SEAT: AtomicUsize = AtomicUsize::new(0);
@@ -133,11 +163,13 @@ impl<C: Link> Pool<C> {
         if seat >= self.options.connections {
             seat %= self.options.connections;
         }
-        if self.addresses.len() == 1 {
-            return self.places[seat].usable();
+        let mut at = seat;
+        if self.addresses.len() > 1 {
+            let turn = TURN.replace(TURN.get().wrapping_add(1)) % self.addresses.len();
+            at += turn * self.options.connections;
         }
-        let turn = TURN.replace(TURN.get().wrapping_add(1)) % self.addresses.len();
-        self.places[turn * self.options.connections + seat].usable()
+        let place = &self.places[at];
+        C::near(Arc::as_ptr(place).addr(), || place.usable())
     }
 
     /// Opens the first connection.
