@@ -6,6 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
+    cell::RefCell,
     fmt,
     net::SocketAddr,
     pin::Pin,
@@ -46,14 +47,27 @@ pub(crate) enum ReplyBody {
 }
 
 /// What a handler knows of its call beside the messages, and what it adds to the reply.
-pub struct Cx {
+///
+/// One word, so that the call is cheap to move on its way to the handler; what it points to is used again.
+pub struct Cx(Option<Box<Context>>);
+
+struct Context {
     codec: Codec,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) service: &'static ServiceInfo,
-    pub(crate) method: &'static MethodInfo,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) metadata: Metadata,
+    peer: Arc<Peer>,
+    service: &'static ServiceInfo,
+    method: &'static MethodInfo,
+    deadline: Option<Instant>,
+    metadata: Metadata,
     reply: Place,
+}
+
+/// Contexts that a thread keeps for the calls to come. They keep their peers, which the next call has as well, as a
+/// rule, and need not count again.
+const CONTEXTS_MAX: usize = 16;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "what a call holds is the box")]
+    static CONTEXTS: RefCell<Vec<Box<Context>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where the reply's metadata is kept.
@@ -109,7 +123,7 @@ impl Call {
     /// A call of the method with this index in its service.
     #[inline]
     pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, mut cx: Cx) -> Call {
-        cx.codec = codec;
+        cx.context_mut().codec = codec;
         Call { method, body, cx }
     }
 
@@ -122,7 +136,7 @@ impl Call {
     /// How the messages are written, and how the reply is to be.
     #[inline]
     pub fn codec(&self) -> Codec {
-        self.cx.codec
+        self.cx.codec()
     }
 
     /// Everything that is not a message.
@@ -163,8 +177,8 @@ pub struct RawReceiver(pub(crate) Arc<Queue>);
 impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
-    pub fn one(message: Bytes, cx: Cx) -> Reply {
-        let ReplyMetadata { head, trailers } = cx.reply.into_metadata();
+    pub fn one(message: Bytes, mut cx: Cx) -> Reply {
+        let ReplyMetadata { head, trailers } = cx.context_mut().reply.take();
         Reply { metadata: head, trailers, body: ReplyBody::One(message) }
     }
 
@@ -175,58 +189,74 @@ impl Reply {
 }
 
 impl Cx {
+    #[inline]
     pub(crate) fn new(
-        peer: Arc<Peer>,
+        peer: &Arc<Peer>,
         service: &'static ServiceInfo,
         method: &'static MethodInfo,
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
-        Cx {
-            codec: Codec::Proto,
-            peer,
-            service,
-            method,
-            deadline,
-            metadata,
-            reply: Place::Here(ReplyCell::default()),
+        if let Some(mut kept) = CONTEXTS.with_borrow_mut(Vec::pop) {
+            if !Arc::ptr_eq(&kept.peer, peer) {
+                kept.peer = peer.clone();
+            }
+            kept.service = service;
+            kept.method = method;
+            kept.deadline = deadline;
+            kept.metadata = metadata;
+            return Cx(Some(kept));
         }
+        let reply = Place::default();
+        let peer = peer.clone();
+        Cx(Some(Box::new(Context { codec: Codec::Proto, peer, service, method, deadline, metadata, reply })))
+    }
+
+    #[inline]
+    fn context(&self) -> &Context {
+        self.0.as_deref().expect("it is only taken when the call is over")
+    }
+
+    #[inline]
+    fn context_mut(&mut self) -> &mut Context {
+        self.0.as_deref_mut().expect("it is only taken when the call is over")
     }
 
     /// How the messages are written, and how the reply is to be.
     #[inline]
     pub fn codec(&self) -> Codec {
-        self.codec
+        self.context().codec
     }
 
     /// What the caller added to the call.
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.context().metadata
     }
 
     /// When the call must have ended.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.context().deadline
     }
 
     /// Time that is left; zero when it is over, none without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Who calls.
     pub fn peer(&self) -> &Peer {
-        &self.peer
+        &self.context().peer
     }
 
     /// The service that is called.
     pub fn service(&self) -> &'static ServiceInfo {
-        self.service
+        self.context().service
     }
 
     /// The method that is called.
+    #[inline]
     pub fn method(&self) -> &'static MethodInfo {
-        self.method
+        self.context().method
     }
 
     /// Adds metadata that goes before the first message of the reply; after that message it has no effect.
@@ -246,14 +276,14 @@ impl Cx {
     }
 
     fn reply_mut<T>(&self, change: impl FnOnce(&mut ReplyMetadata) -> T) -> T {
-        change(self.reply.cell().lock().get_or_insert_default())
+        change(self.context().reply.cell().lock().get_or_insert_default())
     }
 
     /// Keeps the reply's metadata where it outlives this context; to be called before the handler gets it.
     #[cfg(feature = "http")]
     pub(crate) fn share_reply(&mut self) -> Arc<ReplyCell> {
         let cell = Arc::<ReplyCell>::default();
-        self.reply = Place::Shared(cell.clone());
+        self.context_mut().reply = Place::Shared(cell.clone());
         cell
     }
 
@@ -268,6 +298,28 @@ impl Cx {
     }
 }
 
+impl Drop for Cx {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut context) = self.0.take() else { return };
+        context.metadata = Metadata::new();
+        context.reply.clear();
+        // A thread that ends keeps nothing any more.
+        let _ = CONTEXTS.try_with(|contexts| {
+            let mut contexts = contexts.borrow_mut();
+            if contexts.len() < CONTEXTS_MAX {
+                contexts.push(context);
+            }
+        });
+    }
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place::Here(ReplyCell::default())
+    }
+}
+
 impl Place {
     fn cell(&self) -> &ReplyCell {
         match self {
@@ -276,13 +328,24 @@ impl Place {
         }
     }
 
-    fn into_metadata(self) -> ReplyMetadata {
+    /// Takes what was added.
+    #[inline]
+    fn take(&mut self) -> ReplyMetadata {
         match self {
             Place::Here(ReplyCell(cell)) => {
-                let reply = cell.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let reply = cell.get_mut().unwrap_or_else(PoisonError::into_inner).take();
                 reply.map_or_else(ReplyMetadata::default, |reply| *reply)
             }
             Place::Shared(cell) => cell.take(),
+        }
+    }
+
+    /// Makes it fit for the next call.
+    #[inline]
+    fn clear(&mut self) {
+        match self {
+            Place::Here(ReplyCell(cell)) => *cell.get_mut().unwrap_or_else(PoisonError::into_inner) = None,
+            Place::Shared(_) => *self = Place::default(),
         }
     }
 }
@@ -301,10 +364,10 @@ impl ReplyCell {
 impl fmt::Debug for Cx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cx")
-            .field("method", &format_args!("{}/{}", self.service.name, self.method.name))
-            .field("peer", &self.peer)
-            .field("deadline", &self.deadline)
-            .field("metadata", &self.metadata)
+            .field("method", &format_args!("{}/{}", self.service().name, self.method().name))
+            .field("peer", self.peer())
+            .field("deadline", &self.deadline())
+            .field("metadata", self.metadata())
             .finish_non_exhaustive()
     }
 }

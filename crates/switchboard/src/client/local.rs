@@ -40,7 +40,7 @@ impl Local {
         let metadata = std::mem::take(&mut begin.metadata);
         let called = match method {
             Some(method) => {
-                let cx = Cx::new(self.peer.clone(), info, method, deadline, metadata);
+                let cx = Cx::new(&self.peer, info, method, deadline, metadata);
                 method
                     .check_schema(begin.method.path, begin.codec, begin.method.schema())
                     .map(|()| self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))

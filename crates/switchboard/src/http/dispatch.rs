@@ -89,7 +89,7 @@ impl Dispatch {
             method: index,
             oneway: info.oneway,
             codec: if format == CodecFormat::Json { Codec::Json } else { Codec::Proto },
-            cx: Cx::new(peer.clone(), service_info, info, deadline, metadata),
+            cx: Cx::new(peer, service_info, info, deadline, metadata),
             ticket,
             trailers: context.extensions().get().cloned(),
             protocol,

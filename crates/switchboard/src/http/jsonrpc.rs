@@ -216,7 +216,7 @@ impl JsonRpc {
         let (service, index) = table.place(method);
         let service_info = table.services()[usize::from(service)];
         let deadline = common.deadline;
-        let cx = Cx::new(self.peer.clone(), service_info, info, deadline, common.metadata.clone());
+        let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
         let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
         let mut handler = self.shared.services[usize::from(service)].call(call);
         let replied = async move {

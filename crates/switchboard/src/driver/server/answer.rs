@@ -78,7 +78,7 @@ impl<W: ServerWire> Connection<W> {
         }
         let deadline = head.timeout.map(|timeout| began + timeout);
         let service_info = self.shared.table.services()[usize::from(service)];
-        let cx = Cx::new(self.peer.clone(), service_info, info, deadline, head.metadata);
+        let cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
         let call = Call::new(method, head.codec, body, cx);
         let index = self.calls.reserve();
         let shared = &self.shared;
