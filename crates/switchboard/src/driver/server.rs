@@ -38,7 +38,7 @@ use tokio::{io::AsyncReadExt, time::Sleep};
 /// A turn ends after this long even if there is more to do, so that neighbours on the worker get theirs.
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// The outbox is written in the middle of a turn once it holds this much.
-const FLUSH_BYTES: usize = 32 << 10;
+const FLUSH_BYTES: usize = 64 << 10;
 /// Parts of one vectored write.
 const PARTS_MAX: usize = 64;
 /// After so long without traffic a connection gives back what its calls used.
