@@ -96,6 +96,7 @@ mod collisions;
 mod docs;
 mod error;
 mod http_rules;
+mod inlining;
 mod lints;
 mod names;
 mod package;

@@ -3,7 +3,7 @@
 use crate::{
     Error, Proto, builder, client, collisions,
     http_rules::{Messages, Paths},
-    lints,
+    inlining, lints,
     names::Named,
     runtime_paths,
     schema::Schema,
@@ -99,6 +99,7 @@ impl<'a> Generator<'a> {
         let tokens = runtime_paths::through_switchboard(quote!(#parsed));
         let mut messages = parse(&name, syn::parse2(tokens))?;
         lints::allow_in_messages(&mut messages);
+        inlining::fold_view_fields(&mut messages.items);
         code += &prettyplease::unparse(&messages);
         Ok(Package { name, code, descriptors })
     }

@@ -236,6 +236,7 @@ fn read(method: &Method) -> TokenStream {
     }
     quote! {
         let bytes = #proto::view_bytes::<#request>(codec, bytes)?;
-        let request = #proto::view::<#view<'_>>(&bytes)?;
+        let mut request = <#view<'_> as ::core::default::Default>::default();
+        #proto::read_view(&mut request, &bytes)?;
     }
 }

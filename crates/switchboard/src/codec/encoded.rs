@@ -64,7 +64,10 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// `InvalidArgument` for bytes that are no such message, `Unimplemented` if it was encoded as something else
     /// than protobuf, as for a caller that asked for JSON.
     #[inline]
-    pub fn view(&self) -> Result<M::View<'_>> {
+    pub fn view<'a>(&'a self) -> Result<M::View<'a>>
+    where
+        M::View<'a>: Default,
+    {
         match self.codec {
             Codec::Proto => proto::view(&self.bytes),
             codec => Err(super::foreign(short_name::<M>(), codec, "proto")),
@@ -125,7 +128,7 @@ mod tests {
     fn cx(codec: Codec) -> Cx {
         let peer =
             Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
-        let cx = Cx::new(Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
+        let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1
     }
 

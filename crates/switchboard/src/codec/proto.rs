@@ -2,9 +2,14 @@
 
 use super::{arena, foreign, malformed, short_name};
 use crate::{Codec, Result};
-use buffa::{Message, MessageView, SizeCache};
+use buffa::{
+    DEFAULT_ELEMENT_MEMORY_LIMIT, DEFAULT_UNKNOWN_FIELD_LIMIT, DecodeContext, DecodeError, Message,
+    MessageView, RECURSION_LIMIT, SizeCache,
+    encoding::{Tag, WireType},
+};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
+use std::cell::Cell;
 
 /// What the lengths of protobuf can express.
 const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
@@ -82,6 +87,74 @@ pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> 
 /// # Errors
 /// `InvalidArgument` for bytes that are no such message.
 #[inline]
-pub fn view<'a, V: MessageView<'a>>(bytes: &'a [u8]) -> Result<V> {
-    V::decode_view(bytes).map_err(|error| malformed(short_name::<V::Owned>(), Codec::Proto, &error))
+pub fn view<'a, V: MessageView<'a> + Default>(bytes: &'a [u8]) -> Result<V> {
+    let mut view = V::default();
+    read_view(&mut view, bytes)?;
+    Ok(view)
+}
+
+/// Reads into a view that stays where it is; for generated code. A view of many fields is large, and is moved by each
+/// result that it goes through.
+///
+/// # Errors
+/// Those of [`view`].
+#[doc(hidden)]
+#[inline]
+pub fn read_view<'a, V: MessageView<'a>>(view: &mut V, bytes: &'a [u8]) -> Result<()> {
+    fields(view, bytes).map_err(|error| malformed(short_name::<V::Owned>(), Codec::Proto, &error))
+}
+
+/// What [`MessageView::decode_view`] does, with tags of two bytes read in place: those of every field above the 15th.
+fn fields<'a, V: MessageView<'a>>(view: &mut V, mut rest: &'a [u8]) -> std::result::Result<(), DecodeError> {
+    let unknown_fields = Cell::new(DEFAULT_UNKNOWN_FIELD_LIMIT);
+    let elements = Cell::new(DEFAULT_ELEMENT_MEMORY_LIMIT);
+    let limits = DecodeContext::new(RECURSION_LIMIT, &unknown_fields).with_element_memory(&elements);
+    while !rest.is_empty() {
+        let from_tag = rest;
+        let tag = take_tag(&mut rest)?;
+        rest = view.merge_view_field(tag, rest, from_tag, limits)?;
+    }
+    Ok(())
+}
+
+/// Takes the tag of a field.
+#[inline(always)]
+fn take_tag(from: &mut &[u8]) -> std::result::Result<Tag, DecodeError> {
+    let (number, after) = match **from {
+        [one, ref after @ ..] if one < 0x80 => (u32::from(one), after),
+        [one, two, ref after @ ..] if two < 0x80 => (u32::from(one & 0x7f) | u32::from(two) << 7, after),
+        _ => return Tag::decode(from),
+    };
+    let wire_type = match number & 7 {
+        0 => WireType::Varint,
+        1 => WireType::Fixed64,
+        2 => WireType::LengthDelimited,
+        5 => WireType::Fixed32,
+        _ => return Tag::decode(from),
+    };
+    if number < 8 {
+        // No field has the number 0.
+        return Tag::decode(from);
+    }
+    *from = after;
+    Ok(Tag::new(number >> 3, wire_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use buffa::bytes::Buf;
+
+    #[test]
+    fn every_tag_is_read_as_the_library_reads_it() {
+        let short = (0..=u8::MAX).map(|one| vec![one]);
+        let two = (0..=u16::MAX).map(|two| two.to_le_bytes().to_vec());
+        let long = (0..=u16::MAX).map(|two| [&two.to_le_bytes()[..], &[0x81, 0x01]].concat());
+        for bytes in short.chain(two).chain(long).chain([vec![]]) {
+            let (mut ours, mut theirs) = (&bytes[..], &bytes[..]);
+            let both = (take_tag(&mut ours).ok(), Tag::decode(&mut theirs).ok());
+            assert_eq!(both.0, both.1, "{bytes:02x?}");
+            assert!(both.0.is_none() || ours.remaining() == theirs.remaining(), "{bytes:02x?}");
+        }
+    }
 }
