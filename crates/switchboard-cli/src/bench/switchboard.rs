@@ -12,7 +12,7 @@ use crate::services::{
 };
 use ::switchboard::{Channel, Limit, Runtime};
 use bytes::Bytes;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
@@ -41,7 +41,7 @@ pub(super) fn echo(address: &str, payload: Bytes) -> impl Load {
 
 /// Calls with the benchmark message.
 pub(super) fn message(address: &str) -> impl Load {
-    Message { address: address.to_owned() }
+    Message { address: address.to_owned(), request: Arc::new(benchmark_message()) }
 }
 
 /// One connection of the current worker.
@@ -101,6 +101,8 @@ impl Caller for EchoCaller {
 #[derive(Clone)]
 struct Message {
     address: String,
+    /// One for all callers, as in rpcx-benchmark; each call encodes it.
+    request: Arc<BenchmarkMessage>,
 }
 
 impl Load for Message {
@@ -112,7 +114,7 @@ impl Load for Message {
     }
 
     fn caller(&self, client: &BenchClient) -> MessageCaller {
-        MessageCaller { client: client.clone(), request: benchmark_message() }
+        MessageCaller { client: client.clone(), request: self.request.clone() }
     }
 
     fn spawn(caller: MessageCaller) -> JoinHandle<()> {
@@ -122,12 +124,12 @@ impl Load for Message {
 
 struct MessageCaller {
     client: BenchClient,
-    request: BenchmarkMessage,
+    request: Arc<BenchmarkMessage>,
 }
 
 impl Caller for MessageCaller {
     async fn call(&mut self) -> Result<(), String> {
-        let reply = self.client.message(&self.request).encoded().timeout(TIMEOUT).await;
+        let reply = self.client.message(&*self.request).encoded().timeout(TIMEOUT).await;
         let reply = reply.map_err(|status| status.to_string())?;
         let reply = reply.view().map_err(|status| status.to_string())?;
         if reply.field1 == "OK" && reply.field2 == 100 && reply.field103 == self.request.field103.as_deref() {
