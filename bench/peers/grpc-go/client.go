@@ -10,83 +10,56 @@ import (
 	"switchboard.example/bench/grpc-go/benchpb"
 )
 
-// client makes calls on connections that callers share, or on a new one for each call if there are none.
-type client struct {
-	options     gopeer.Options
-	connections []*grpc.ClientConn
+// channel is a connection with the generated client on it.
+type channel struct {
+	benchpb.BenchClient
+	connection *grpc.ClientConn
 }
 
-func connect(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(
+func dial(options gopeer.Options) (gopeer.Client, error) {
+	library := gopeer.Library[channel]{
+		Open:    open,
+		Close:   func(c channel) error { return c.connection.Close() },
+		Echo:    echo,
+		Message: message,
+	}
+	return library.Dial(options, connections)
+}
+
+func open(address string) (channel, error) {
+	connection, err := grpc.NewClient(
 		"passthrough:"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(window),
 	)
+	if err != nil {
+		return channel{}, err
+	}
+	connection.Connect()
+	return channel{benchpb.NewBenchClient(connection), connection}, nil
 }
 
-func dial(options gopeer.Options) (gopeer.Client, error) {
-	c := &client{options: options}
-	if options.Mode == gopeer.PerCall {
-		return c, nil
-	}
-	for _, address := range options.Spread(connections) {
-		connection, err := connect(address)
-		if err != nil {
-			return nil, err
-		}
-		connection.Connect()
-		c.connections = append(c.connections, connection)
-	}
-	return c, nil
-}
-
-func (c *client) Close() {
-	for _, connection := range c.connections {
-		connection.Close()
-	}
-}
-
-func (c *client) Caller(i int) func() error {
-	call := c.echo()
-	if c.options.Call == "message" {
-		call = message()
-	}
-	if c.options.Mode == gopeer.PerCall {
-		address := c.options.Addresses[i%len(c.options.Addresses)]
-		return func() error {
-			connection, err := connect(address)
-			if err != nil {
-				return err
-			}
-			defer connection.Close()
-			return call(benchpb.NewBenchClient(connection))
-		}
-	}
-	bench := benchpb.NewBenchClient(c.connections[i%len(c.connections)])
-	return func() error { return call(bench) }
-}
-
-func (c *client) echo() func(benchpb.BenchClient) error {
-	request := &benchpb.EchoMessage{Payload: c.options.Payload()}
-	return func(bench benchpb.BenchClient) error {
+func echo(payload []byte) func(channel) error {
+	request := &benchpb.EchoMessage{Payload: payload}
+	return func(c channel) error {
 		ctx, cancel := context.WithTimeout(context.Background(), gopeer.Timeout)
 		defer cancel()
-		reply, err := bench.Echo(ctx, request)
-		if err == nil && !bytes.Equal(reply.Payload, request.Payload) {
+		reply, err := c.Echo(ctx, request)
+		if err == nil && !bytes.Equal(reply.Payload, payload) {
 			err = gopeer.ErrReply
 		}
 		return err
 	}
 }
 
-func message() func(benchpb.BenchClient) error {
+func message() func(channel) error {
 	request := gopeer.Fill(&benchpb.BenchmarkMessage{})
-	return func(bench benchpb.BenchClient) error {
+	return func(c channel) error {
 		ctx, cancel := context.WithTimeout(context.Background(), gopeer.Timeout)
 		defer cancel()
-		reply, err := bench.Message(ctx, request)
-		if err == nil && (reply.GetField1() != "OK" || reply.GetField2() != 100 || reply.GetField129() != request.GetField129()) {
+		reply, err := c.Message(ctx, request)
+		if err == nil && (reply.GetField1() != "OK" || reply.GetField2() != 100 || reply.GetField9() != gopeer.Text) {
 			err = gopeer.ErrReply
 		}
 		return err

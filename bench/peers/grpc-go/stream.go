@@ -12,23 +12,23 @@ import (
 
 type stream struct {
 	grpc.BidiStreamingClient[benchpb.EchoMessage, benchpb.EchoMessage]
-	connection *grpc.ClientConn
-	message    *benchpb.EchoMessage
+	channel channel
+	message *benchpb.EchoMessage
 }
 
 func openStream(options gopeer.Options) (gopeer.Stream, error) {
 	if options.Call != "echo" {
 		return nil, fmt.Errorf("the stream only echoes")
 	}
-	connection, err := connect(options.Addresses[0])
+	channel, err := open(options.Addresses[0])
 	if err != nil {
 		return nil, err
 	}
-	opened, err := benchpb.NewBenchClient(connection).Stream(context.Background(), grpc.WaitForReady(true))
+	opened, err := channel.Stream(context.Background(), grpc.WaitForReady(true))
 	if err != nil {
 		return nil, err
 	}
-	return stream{opened, connection, &benchpb.EchoMessage{Payload: options.Payload()}}, nil
+	return stream{opened, channel, &benchpb.EchoMessage{Payload: options.Payload()}}, nil
 }
 
 func (s stream) Send() error {
@@ -44,5 +44,5 @@ func (s stream) Receive() error {
 }
 
 func (s stream) Close() {
-	s.connection.Close()
+	_ = s.channel.connection.Close()
 }
