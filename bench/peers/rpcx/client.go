@@ -17,7 +17,7 @@ func dial(options gopeer.Options) (gopeer.Client, error) {
 		Echo:    echo,
 		Message: message,
 	}
-	return library.Dial(options, env("CONNS", 1))
+	return library.Dial(options, connections)
 }
 
 func open(address string) (*client.Client, error) {
