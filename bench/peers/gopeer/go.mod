@@ -1,0 +1,3 @@
+module switchboard.example/bench/gopeer
+
+go 1.25
