@@ -1,4 +1,4 @@
-// What encoding and decoding the message costs. To be included by one source file of a program: it defines malloc.
+// What encoding and decoding the message costs. To be included by one source file of a program: it defines operator new.
 #pragma once
 
 #include "closed_loop.hpp"
@@ -6,33 +6,24 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
 
 namespace peer {
-// How often this thread asked for memory, by operator new or otherwise.
+// How often this thread asked operator new for memory.
 inline thread_local uint64_t allocations = 0;
 }  // namespace peer
 
-// glibc takes a program's own definitions for all libraries, and offers its own under these names.
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-
-void* malloc(size_t size) {
+// All other forms of new come down to this one.
+void* operator new(size_t size) {
     ++peer::allocations;
-    return __libc_malloc(size);
+    if (void* memory = std::malloc(size)) return memory;
+    throw std::bad_alloc();
 }
-void* calloc(size_t count, size_t size) {
-    ++peer::allocations;
-    return __libc_calloc(count, size);
-}
-void* realloc(void* old, size_t size) {
-    ++peer::allocations;
-    return __libc_realloc(old, size);
-}
-}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace peer {
 

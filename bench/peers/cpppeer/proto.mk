@@ -1,4 +1,5 @@
-# Code from the benchmark's .proto, made at build time. To be included before peer.mk; needs BUILD's parts NAME and OUT.
+# Code from the benchmark's .proto, made at build time. To be included before peer.mk; needs NAME, and may be
+# given PROTO_PLUGIN (options of protoc) and PROTO_EXTRA (what that generates).
 
 OUT ?= out
 PROTO_OUT := $(OUT)/$(NAME).build
@@ -6,7 +7,7 @@ CRATES := $(dir $(lastword $(MAKEFILE_LIST)))../../../crates
 PROTO_PATHS := -I$(CRATES)/switchboard-cli/proto -I$(CRATES)/switchboard-build/proto
 PROTOS := bench/v1/bench switchboard/options
 
-GENERATED := $(PROTOS:%=$(PROTO_OUT)/gen/%.pb.o)
+GENERATED := $(PROTOS:%=$(PROTO_OUT)/gen/%.pb.o) $(PROTO_EXTRA:%=$(PROTO_OUT)/gen/%.pb.o)
 GENERATED_HEADERS := $(PROTO_OUT)/proto.stamp
 
 # Both files at once; the stamp stands for all that protoc writes.
@@ -15,4 +16,4 @@ $(PROTO_OUT)/proto.stamp: $(CRATES)/switchboard-cli/proto/bench/v1/bench.proto
 	protoc $(PROTO_PATHS) --cpp_out=$(PROTO_OUT) $(PROTO_PLUGIN) $(PROTOS:%=%.proto)
 	@touch $@
 
-$(PROTOS:%=$(PROTO_OUT)/%.pb.cc): $(PROTO_OUT)/proto.stamp
+$(PROTOS:%=$(PROTO_OUT)/%.pb.cc) $(PROTO_EXTRA:%=$(PROTO_OUT)/%.pb.cc): $(PROTO_OUT)/proto.stamp
