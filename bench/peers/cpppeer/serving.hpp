@@ -15,7 +15,7 @@ inline void announce(uint16_t port) {
 // A server lives as long as its standard input is open.
 inline void wait_for_end_of_input() {
     char ignored[256];
-    while (read(STDIN_FILENO, ignored, sizeof ignored) > 0) {}
+    while (::read(STDIN_FILENO, ignored, sizeof ignored) > 0) {}
 }
 
 }  // namespace peer
