@@ -1,0 +1,20 @@
+// libzmq with raw frames, against which `switchboard bench compare` measures.
+//
+// `libzmq server|client --variant req-rep|dealer-router` and the options of every rival.
+
+#include "pattern.hpp"
+
+#include <cstdio>
+#include <exception>
+
+int main(int count, char** values) {
+    auto arguments = peer::Arguments::parse(count, values);
+    try {
+        if (arguments.command == "server") return serve(arguments);
+        if (arguments.call == "codecs") return print_codecs();
+        return call(arguments);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
