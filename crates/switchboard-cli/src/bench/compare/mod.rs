@@ -5,22 +5,33 @@
 //! interrupted run goes on. [`result`] makes medians, [`judge`] holds them against the bar, and [`text`] and [`page`]
 //! show them.
 
+mod cards;
 mod cell;
 mod child;
+mod facts;
+#[cfg(test)]
+mod fake;
+mod judge;
 mod manifest;
 mod options;
+mod page;
 mod plan;
+mod plot;
 mod progress;
 mod raw;
 mod result;
+mod resume;
 mod subject;
+mod summary;
+mod tables;
 mod text;
 mod trial;
+mod verdicts;
 
 pub(super) use options::CompareArgs;
 
 use super::{machine::Machine, peer::Call, process};
-use plan::{Plan, Step};
+use plan::Step;
 use progress::Progress;
 use raw::{Outcome, Raw, Row};
 
@@ -35,52 +46,15 @@ const FILES: u64 = 12_000;
 pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
     let machine = Machine::here();
     process::allow_open_files(FILES)?;
-    let plan = Plan::new(args, args.found()?, &machine);
-    let mut raw = begin(args, plan, machine)?;
+    let mut raw = resume::begin(args, args.found()?, machine)?;
     measure(&mut raw, args)?;
+    raw.write_complete(args.file())?;
+    if let Some(file) = &args.html {
+        super::write(file, &page::render(&raw))?;
+    }
     super::print(&text::render(&raw))?;
     let own_failures: Vec<String> = text::own_failures(&raw);
     if own_failures.is_empty() { Ok(()) } else { Err(own_failures.join("; ")) }
-}
-
-/// A new run, or the one to go on with.
-fn begin(args: &CompareArgs, plan: Plan, machine: Machine) -> Result<Raw, String> {
-    let file = args.file();
-    let found = Raw::read(file)?;
-    if args.resume.is_some() && found.is_none() {
-        return Err(format!("--resume {}: no such file", file.display()));
-    }
-    let Some(mut found) = found else {
-        return Ok(Raw {
-            command: super::command_line(),
-            started: machine.date,
-            version: machine.version.to_owned(),
-            plan,
-            rows: Vec::new(),
-        });
-    };
-    if let Some(difference) = found.plan.difference(&plan) {
-        return Err(format!(
-            "{} holds another run: {difference}; give the same flags to go on with it, or --json FILE for a new one",
-            file.display()
-        ));
-    }
-    // Paths of programs are not kept in the file.
-    found.plan = plan;
-    let missing = found.missing().len();
-    if missing == 0 && args.resume.is_none() {
-        return Err(format!(
-            "{file} holds a complete run: give --json FILE for a new one, or --resume {file} to report it again",
-            file = file.display()
-        ));
-    }
-    eprintln!(
-        "{} of {} measurements are in {}",
-        found.rows.len(),
-        found.rows.len() + missing,
-        file.display()
-    );
-    Ok(found)
 }
 
 /// Makes the measurements that are missing.

@@ -10,8 +10,8 @@ use std::{
 /// `switchboard bench compare`.
 #[derive(Debug, Args)]
 pub(in crate::bench) struct CompareArgs {
-    /// What to compare; a list takes each.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "all", value_name = "PRESET")]
+    /// What to compare; a list takes each [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PRESET")]
     pub(super) preset: Vec<Preset>,
     /// Compare with these alone, by the names of the report: a list such as `tonic,grpc-go,floor` [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -19,9 +19,9 @@ pub(in crate::bench) struct CompareArgs {
     /// Seconds of each measurement after a warm-up [default: up to 3, so that all is done in 50 minutes]
     #[arg(long, value_parser = crate::bench::options::seconds)]
     pub(super) seconds: Option<f64>,
-    /// How often each is measured, in an order that changes; medians are quoted.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100))]
-    pub(super) rounds: u32,
+    /// How often each is measured, in an order that changes; medians are quoted [default: 3]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
+    pub(super) rounds: Option<u32>,
     /// Where every measurement is kept; a run that was interrupted goes on from there.
     #[arg(long, value_name = "FILE", default_value = "bench-compare.json")]
     pub(super) json: PathBuf,
@@ -42,10 +42,10 @@ impl CompareArgs {
         self.resume.as_deref().unwrap_or(&self.json)
     }
 
-    /// Everything that is to be compared.
+    /// Everything that can be compared here.
     ///
     /// # Errors
-    /// When the folder of the rivals is not there, or a name is not known.
+    /// When the folder of the rivals is not there.
     pub(super) fn found(&self) -> Result<Found, String> {
         let peers = match &self.peers {
             Some(peers) if !peers.is_dir() => {
@@ -54,7 +54,7 @@ impl CompareArgs {
             Some(peers) => peers.clone(),
             None => checkout().unwrap_or_default().join("bench/peers"),
         };
-        Found::look(&peers, &built(&peers))?.select(&self.rivals)
+        Found::look(&peers, &built(&peers))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Every measurement as JSON: written while the run goes on, and read again when it was interrupted.
 
 use super::{
+    judge::{self, Verdict},
     plan::{Plan, Step},
+    result::{self, Numbers},
     trial::{CodecCost, Trial},
 };
 use serde::{Deserialize, Serialize};
@@ -61,14 +63,31 @@ impl Raw {
     /// # Errors
     /// When the file cannot be written.
     pub(super) fn write(&self, file: &Path) -> Result<(), String> {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("rows have no maps with keys that are not text");
-        text.push('\n');
-        let mut part = file.as_os_str().to_owned();
-        part.push(".part");
-        fs::write(&part, text)
-            .and_then(|()| fs::rename(&part, file))
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))
+        write(self, file)
+    }
+
+    /// Writes all to `file` with what follows from it: medians, and how they stand to the bar.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub(super) fn write_complete(&self, file: &Path) -> Result<(), String> {
+        #[derive(Serialize)]
+        struct Complete<'a> {
+            #[serde(flatten)]
+            raw: &'a Raw,
+            medians: Vec<Median<'a>>,
+            verdicts: Vec<Verdict>,
+        }
+        let results = result::results(self);
+        let verdicts = judge::judge(&results);
+        let medians = results.iter().flat_map(|results| {
+            let lines = results.lines.iter();
+            let cell = results.cell.id.as_str();
+            lines.filter_map(move |line| {
+                Some(Median { cell, subject: &line.subject.name, numbers: line.numbers.as_ref()? })
+            })
+        });
+        write(&Complete { raw: self, medians: medians.collect(), verdicts }, file)
     }
 
     /// The steps of the plan that are still to be made.
@@ -88,13 +107,23 @@ impl Raw {
         }
         false
     }
+}
 
-    /// What the rounds of `subject` in `cell` found.
-    pub(super) fn outcomes<'a>(
-        &'a self,
-        cell: &'a str,
-        subject: &'a str,
-    ) -> impl Iterator<Item = &'a Outcome> {
-        self.rows.iter().filter(move |row| row.cell == cell && row.subject == subject).map(|row| &row.outcome)
-    }
+#[derive(Serialize)]
+struct Median<'a> {
+    cell: &'a str,
+    subject: &'a str,
+    #[serde(flatten)]
+    numbers: &'a Numbers,
+}
+
+fn write(content: &impl Serialize, file: &Path) -> Result<(), String> {
+    let mut text =
+        serde_json::to_string_pretty(content).expect("there are no maps with keys that are not text");
+    text.push('\n');
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    fs::write(&part, text)
+        .and_then(|()| fs::rename(&part, file))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

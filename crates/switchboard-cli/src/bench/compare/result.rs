@@ -7,6 +7,7 @@ use super::{
     trial::{CodecCost, Trial},
 };
 use crate::bench::measure::median;
+use serde::Serialize;
 
 /// The results of one cell.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Line<'a> {
 }
 
 /// Medians of the rounds; latencies in microseconds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Numbers {
     pub(super) requests_per_s: f64,
     /// The slowest and the fastest round.

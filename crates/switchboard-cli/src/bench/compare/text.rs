@@ -1,9 +1,11 @@
 //! The report on standard output.
 
 use super::{
+    judge,
     raw::Raw,
     result::{self, Line, Numbers, Results},
     subject::Kind,
+    summary, verdicts,
 };
 use crate::bench::report::{align, duration, thousands};
 use std::fmt::Write;
@@ -15,9 +17,10 @@ pub(super) fn render(raw: &Raw) -> String {
         "bench compare: {}, {} cores, Linux {}, switchboard {}; {} rounds of {} s, medians\n",
         plan.cpu, plan.cores, plan.kernel, raw.version, plan.rounds, plan.seconds
     );
-    for results in result::results(raw) {
+    let results = result::results(raw);
+    for results in &results {
         let _ = writeln!(text, "\n{}: {}", results.cell.preset.name(), results.cell.label);
-        text += &align(&rows(&results));
+        text += &align(&rows(results));
         for line in &results.lines {
             if let Some(why) = line.failed {
                 let _ = writeln!(text, "{} failed: {why}", line.subject.name);
@@ -26,6 +29,14 @@ pub(super) fn render(raw: &Raw) -> String {
     }
     for absent in &plan.absent {
         let _ = writeln!(text, "\nabsent: {}: {}", absent.name, absent.reason);
+    }
+    let judged = judge::judge(&results);
+    for verdict in judged.iter().filter(|verdict| verdict.met == Some(false)) {
+        let _ = writeln!(text, "\nmissed: {}", verdicts::text(verdict));
+    }
+    text.push('\n');
+    for sentence in summary::sentences(&results, &judged) {
+        let _ = writeln!(text, "{sentence}");
     }
     text
 }
