@@ -97,14 +97,18 @@ fn throughput(results: &Results<'_>) -> String {
         };
         let note = match line.subject.kind {
             Kind::Rival => {
-                ours.map_or(String::new(), |ours| format!("1 / {}", ratio(ours / numbers.requests_per_s)))
+                ours.map_or(String::new(), |ours| format!("{} \u{d7}", ratio(ours / numbers.requests_per_s)))
             }
-            Kind::Floor => "the limit".to_owned(),
-            Kind::Ours | Kind::OursToo => String::new(),
+            Kind::Floor | Kind::Ours | Kind::OursToo => String::new(),
         };
         Some(bar(line, numbers.requests_per_s, text, note))
     });
-    card(&results.cell.label, if bytes { "throughput" } else { "requests/s" }, &bars.collect::<Vec<_>>())
+    let note = if bytes { "throughput" } else { "requests/s" };
+    card(
+        &results.cell.label,
+        &format!("{note}, and how many times Switchboard is ahead"),
+        &bars.collect::<Vec<_>>(),
+    )
 }
 
 fn cpu(results: &Results<'_>) -> String {
@@ -153,7 +157,14 @@ fn codecs(results: &Results<'_>, title: &str, of: fn(&super::trial::CodecCost) -
 }
 
 fn bar<'a>(line: &Line<'a>, value: f64, text: String, note: String) -> Bar<'a> {
-    Bar { name: line.subject.name.clone(), class: kind_class(line.subject.kind), value, text, note }
+    let limit = if line.subject.kind == Kind::Floor { ", the limit" } else { "" };
+    Bar {
+        name: format!("{}{limit}", line.subject.name),
+        class: kind_class(line.subject.kind),
+        value,
+        text,
+        note,
+    }
 }
 
 fn kind_class(kind: Kind) -> &'static str {
@@ -173,7 +184,7 @@ struct Shown {
     label: fn(f64) -> String,
 }
 
-const THROUGHPUT: Shown = Shown { unit: "requests/s", of: |numbers| numbers.requests_per_s, label: compact };
+const THROUGHPUT: Shown = Shown { unit: "requests/s", of: |numbers| numbers.requests_per_s, label: short };
 const MEGABYTES: Shown = Shown { unit: "MB/s each way", of: |numbers| numbers.mb_per_s, label: megabytes };
 const MEDIAN: Shown = Shown { unit: "latency", of: |numbers| numbers.p50_us, label: short_duration };
 const P99: Shown = Shown { unit: "latency", of: |numbers| numbers.p99_us, label: short_duration };
@@ -246,13 +257,20 @@ fn megabytes(value: f64) -> String {
     }
 }
 
-/// A duration at a tick, without decimals that a round number does not have.
+/// A number at a tick, without decimals that a round number does not have.
+fn short(value: f64) -> String {
+    trimmed(&compact(value))
+}
+
 fn short_duration(us: f64) -> String {
-    let text = duration(us);
-    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    trimmed(&duration(us))
+}
+
+fn trimmed(text: &str) -> String {
+    let (number, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
-    format!("{number} {unit}")
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 fn ratio(ratio: f64) -> String {
