@@ -61,7 +61,11 @@ impl Rivals {
         let folder = self.sources.join(name);
         let out = std::path::absolute(self.products.join(name)).map_err(|error| failure(&folder, &error))?;
         fs::create_dir_all(&out).map_err(|error| failure(&out, &error))?;
-        let result = Recipe::read(&folder, &out).and_then(|recipe| recipe.follow(&folder));
+        let result =
+            Recipe::read(&folder, &out).and_then(|recipe| recipe.follow(&folder)).map_err(|failure| {
+                // The reason goes into reports, which folders of this machine do not belong in.
+                Failure::new(failure.to_string().replace(&*out.to_string_lossy(), "{out}"))
+            });
         let note = out.join(ABSENT);
         match &result {
             Ok(()) if note.exists() => fs::remove_file(&note).map_err(|error| failure(&note, &error))?,
@@ -113,12 +117,29 @@ impl Recipe {
         }
         for command in &self.commands {
             // Registries answer slowly at times; a second attempt usually succeeds.
-            peers::attempt(|| {
-                process::run(Command::new(&command[0]).args(&command[1..]).current_dir(folder))
-            })?;
+            peers::attempt(|| run(Command::new(&command[0]).args(&command[1..]).current_dir(folder)))?;
         }
         Ok(())
     }
+}
+
+/// Runs a command with its output shown; the line of it that tells most becomes part of the failure.
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let mut first: Option<String> = None;
+    let mut last: Option<String> = None;
+    let result = process::run_watching(command, |line| {
+        eprintln!("{line}");
+        if line.contains("error") || line.contains("Error") {
+            first.get_or_insert_with(|| line.trim().to_owned());
+        }
+        if !line.trim().is_empty() {
+            last = Some(line.trim().to_owned());
+        }
+    });
+    result.map_err(|failure| match first.or(last) {
+        Some(line) => Failure::new(format!("{failure}: {}", line.chars().take(200).collect::<String>())),
+        None => failure,
+    })
 }
 
 /// Whether Debian has this package installed. Where there is no Debian the build shows what is missing.
@@ -159,10 +180,11 @@ mod tests {
     fn a_rival_that_cannot_be_built_leaves_the_reason() {
         let folder = std::env::temp_dir().join(format!("switchboard-rivals-{}", std::process::id()));
         let rivals = Rivals { sources: folder.join("sources"), products: folder.join("products") };
-        for (name, program) in [("fails", "false"), ("works", "true")] {
+        let fails = r#"["sh", "-c", "echo ld: error: no zmq in {out} >&2; echo make: stopped >&2; exit 2"]"#;
+        for (name, command) in [("fails", fails), ("works", r#"["true"]"#)] {
             let source = rivals.sources.join(name);
             fs::create_dir_all(&source).unwrap();
-            fs::write(source.join("peer.json"), format!(r#"{{ "build": [["{program}"]] }}"#)).unwrap();
+            fs::write(source.join("peer.json"), format!(r#"{{ "build": [{command}] }}"#)).unwrap();
         }
         fs::create_dir_all(rivals.sources.join("shared")).unwrap();
         assert_eq!(rivals.names(), ["fails", "works"]);
@@ -173,7 +195,7 @@ mod tests {
         let reason = fs::read_to_string(rivals.products.join("fails").join(ABSENT)).unwrap();
         let is_there = rivals.products.join("works").join(ABSENT).exists();
         fs::remove_dir_all(&folder).unwrap();
-        assert!(absent.len() == 1 && absent[0].starts_with("fails: `false`"), "{absent:?}");
-        assert!(reason.starts_with("`false`") && !is_there, "{reason}");
+        assert!(absent.len() == 1 && absent[0].starts_with("fails: `sh -c "), "{absent:?}");
+        assert!(reason.ends_with(": exit status: 2: ld: error: no zmq in {out}\n") && !is_there, "{reason}");
     }
 }

@@ -69,6 +69,8 @@ impl Plan {
             absent: found.absent,
         };
         plan.seconds = args.seconds.unwrap_or_else(|| plan.fitting_seconds());
+        // Who asks for a moment does not want to wait for longer than that.
+        plan.warm_up = plan.warm_up.min(plan.seconds);
         plan
     }
 
