@@ -61,9 +61,8 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(crate) fn new(workspace: &Workspace) -> Self {
-        let folder = std::env::var_os("SWITCHBOARD_PEERS").filter(|folder| !folder.is_empty());
         Self {
-            folder: folder.map_or_else(|| workspace.root.join(".peers"), PathBuf::from),
+            folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             known: RefCell::default(),
@@ -210,6 +209,12 @@ impl Peer {
     }
 }
 
+/// Where peers are installed.
+pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
+    let folder = std::env::var_os("SWITCHBOARD_PEERS").filter(|folder| !folder.is_empty());
+    folder.map_or_else(|| workspace.root.join(".peers"), PathBuf::from)
+}
+
 /// As Debian, or its makers, call it.
 fn chromium() -> Result<PathBuf, Failure> {
     const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -228,7 +233,7 @@ fn curl() -> Result<PathBuf, Failure> {
 }
 
 /// Installs a Debian package, as the superuser or through a `sudo` that does not ask.
-fn apt_install(package: &str) -> Result<(), Failure> {
+pub(crate) fn apt_install(package: &str) -> Result<(), Failure> {
     if !process::is_in_path("apt-get") {
         return Err(Failure::new(format!("{package} is not installed and there is no apt-get")));
     }
@@ -248,7 +253,8 @@ fn apt_install(package: &str) -> Result<(), Failure> {
     })
 }
 
-fn attempt(install: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
+/// Runs `install` again when it fails.
+pub(crate) fn attempt(install: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
     let mut result = install();
     for _ in 1..ATTEMPTS {
         if result.is_ok() {

@@ -69,6 +69,21 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::new(format!("`{shown}`: {status}"))) }
 }
 
+/// Like [`run`], but hands each line of its standard error over.
+pub(crate) fn run_watching(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), Failure> {
+    let shown = shown(command);
+    println!("$ {shown}");
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot_start(&shown, &error))?;
+    if let Some(errors) = child.stderr.take() {
+        for text in BufReader::new(errors).lines().map_while(Result::ok) {
+            line(&text);
+        }
+    }
+    let status = child.wait().map_err(|error| Failure::new(format!("`{shown}`: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{shown}`: {status}"))) }
+}
+
 /// Runs a command to its end and returns what it wrote to its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     let shown = shown(command);

@@ -37,6 +37,9 @@ enum Command {
     /// Serve the bare loop that `bench --floor` measures.
     #[command(hide = true)]
     BenchFloorServer(bench::ServerArgs),
+    /// Serve or call what `bench compare` measures.
+    #[command(hide = true)]
+    BenchPeer(bench::PeerArgs),
     /// Serve what `bench` calls.
     #[command(hide = true)]
     BenchServer(bench::ServerArgs),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
+        Command::BenchPeer(args) => bench::run_peer(&args),
         Command::BenchServer(args) => bench::serve(&args),
     };
     match outcome {

@@ -122,3 +122,160 @@ fn flags_out_of_range_say_what_is_allowed() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("1..=100000"));
 }
+
+/// A folder of this test's own, gone when dropped.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("switchboard-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("peers")).unwrap();
+        Self(folder)
+    }
+
+    /// `bench compare` with no rivals but those in this folder.
+    fn compare(&self, line: &str) -> Output {
+        let folder = self.0.display();
+        bench(&format!("compare --peers {folder}/peers {line}"))
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.0.join("raw.json")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_comparison_measures_everybody_and_is_drawn() {
+    let folder = Folder::new("compare");
+    let (raw, page) = (folder.0.join("raw.json"), folder.0.join("report.html"));
+    // A rival that speaks the contract: Switchboard's floor under another name.
+    let peer = folder.0.join("peers/twin");
+    fs::create_dir(&peer).unwrap();
+    let program = env!("CARGO_BIN_EXE_switchboard");
+    let manifest = format!(
+        r#"{{ "name": "twin", "version": "9", "language": "Rust", "calls": ["echo"],
+        "server": ["{program}", "bench-peer", "floor", "server"], "client": ["{program}", "bench-peer", "floor", "client"] }}"#
+    );
+    fs::write(peer.join("peer.json"), manifest).unwrap();
+    let line = format!(
+        "--preset connection --rounds 1 --seconds 0.05 --json {} --html {}",
+        raw.display(),
+        page.display()
+    );
+    let output = folder.compare(&line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = folder.json();
+    // Three cells of four subjects, but the twin makes no stream.
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 11, "{rows:?}");
+    for row in rows {
+        let measured = &row["outcome"]["measured"];
+        assert!(measured["requests"].as_u64().unwrap() > 0, "{row}");
+        assert!(
+            measured["total_requests"].as_u64().unwrap() > measured["requests"].as_u64().unwrap(),
+            "{row}"
+        );
+        assert_eq!(measured["errors"], 0, "{row}");
+        assert!(measured["server_peak_bytes"].as_u64().unwrap() > 1_000_000, "{row}");
+        let cpu_s = |side: &str| measured[side].as_f64().unwrap();
+        assert!(cpu_s("cpu_client_s") + cpu_s("cpu_server_s") > 0.0, "{row}");
+    }
+    assert!(found["verdicts"].as_array().is_some_and(|verdicts| !verdicts.is_empty()));
+    assert_eq!(found["medians"].as_array().unwrap().len(), 11);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(
+        html.contains("twin") && html.contains("switchboard, tokio runtime") && html.contains("one by one")
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("connection: one by one") && text.contains("twin"), "{text}");
+
+    // Complete: not measured again unasked, but drawn again.
+    assert!(!folder.compare(&line).status.success());
+    fs::remove_file(&page).unwrap();
+    let again = folder.compare(&format!("--resume {} --html {}", raw.display(), page.display()));
+    assert!(again.status.success() && page.exists(), "{}", String::from_utf8_lossy(&again.stderr));
+}
+
+#[test]
+fn an_interrupted_comparison_goes_on_with_what_is_missing() {
+    let folder = Folder::new("interrupted");
+    let raw = folder.0.join("raw.json");
+    let line = format!("--preset callers --rivals floor --rounds 2 --seconds 0.05 --json {}", raw.display());
+    assert!(folder.compare(&line).status.success());
+    let mut kept = folder.json();
+    let all = kept["rows"].as_array().unwrap().len();
+    assert_eq!(all, 4 * 2 * 2);
+    kept["rows"].as_array_mut().unwrap().truncate(all - 3);
+    kept["rows"][0]["outcome"]["measured"]["requests"] = 424_242.into();
+    fs::write(&raw, kept.to_string()).unwrap();
+
+    let other = folder.compare(&line.replace("--rounds 2", "--rounds 3"));
+    let error = String::from_utf8(other.stderr).unwrap();
+    assert!(error.contains("--rounds is 2 there and 3 here"), "{error}");
+
+    let output = folder.compare(&line);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.contains("3 measurements of 0.05 s"), "{told}");
+    let rows = folder.json()["rows"].clone();
+    assert_eq!(rows.as_array().unwrap().len(), all);
+    assert_eq!(rows[0]["outcome"]["measured"]["requests"], 424_242);
+}
+
+#[test]
+fn a_comparison_says_what_presets_and_rivals_there_are() {
+    let folder = Folder::new("names");
+    let told = |line: &str| String::from_utf8(folder.compare(line).stderr).unwrap();
+    let error = told("--preset pigeons");
+    assert!(error.contains("callers") && error.contains("codecs"), "{error}");
+    let error = told("--rivals pigeon");
+    assert!(error.contains("no rival \"pigeon\"") && error.contains("floor"), "{error}");
+}
+
+#[test]
+fn own_subjects_speak_the_contract_in_every_mode() {
+    use std::{
+        io::{BufRead, BufReader},
+        process::Stdio,
+    };
+    let program = env!("CARGO_BIN_EXE_switchboard");
+    for subject in ["floor", "pinned", "tokio"] {
+        let mut server = Command::new(program)
+            .args(["bench-peer", subject, "server", "--call", "echo"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap();
+        let two = format!("{address},{address}");
+        for (address, rest) in [
+            (address, "--call echo --callers 3 --bytes 1000 --connections 1"),
+            (address, "--call message --callers 3"),
+            (two.as_str(), "--call message --callers 4"),
+            (address, "--call echo --callers 2 --mode per-call"),
+            (address, "--call echo --callers 50 --bytes 10000 --mode stream"),
+        ] {
+            let client = Command::new(program)
+                .args(["bench-peer", subject, "client", "--address", address, "--warm-up", "0.05"])
+                .args(["--seconds", "0.1"])
+                .args(rest.split(' '))
+                .output()
+                .unwrap();
+            let what = format!("{subject} {rest}: {}", String::from_utf8_lossy(&client.stderr));
+            assert!(client.status.success(), "{what}");
+            let answer: Value = serde_json::from_slice(&client.stdout).expect(&what);
+            assert_eq!(answer["errors"], 0, "{what} {answer}");
+            assert!(answer["requests"].as_u64().unwrap() > 0, "{what} {answer}");
+        }
+        // It ends with its standard input.
+        drop(server.stdin.take());
+        assert!(server.wait().unwrap().success(), "{subject}");
+    }
+}

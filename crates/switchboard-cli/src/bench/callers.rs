@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -70,8 +70,26 @@ pub(super) fn set_tally(tally: Rc<Tally>) {
     TALLY.set(Some(tally));
 }
 
+/// When the only measurement of this process begins and ends, for threads that take callers from each other.
+static SHARED: OnceLock<(Instant, Instant)> = OnceLock::new();
+
+/// Gives each thread without a tally one of its own at its first call. Once in a process: later times are not heeded.
+pub(super) fn share_tallies(begin: Instant, end: Instant) {
+    SHARED.get_or_init(|| (begin, end));
+}
+
+/// The tally of this thread, if a caller ever ran on it.
+pub(super) fn take_tally() -> Option<Rc<Tally>> {
+    TALLY.take()
+}
+
 fn with_tally<T>(count: impl FnOnce(&Tally) -> T) -> T {
-    TALLY.with_borrow(|tally| count(tally.as_ref().expect("callers start after their worker's tally is set")))
+    TALLY.with_borrow_mut(|tally| {
+        count(tally.get_or_insert_with(|| {
+            let &(begin, end) = SHARED.get().expect("callers start after their worker's tally is set");
+            Rc::new(Tally::new(begin, Some(end), u64::MAX, Arc::default(), None))
+        }))
+    })
 }
 
 /// What callers of one worker have counted, and when they are to stop.
@@ -114,7 +132,7 @@ impl Tally {
     }
 
     /// Whether one more call may start at `from`.
-    fn admit(&self, from: Instant) -> bool {
+    pub(super) fn admit(&self, from: Instant) -> bool {
         if let Some(end) = self.end {
             return from < end;
         }
@@ -126,7 +144,7 @@ impl Tally {
     }
 
     /// Counts a call of a closed loop.
-    fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
+    pub(super) fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
         let counted = match self.end {
             // Replies in the time count, whenever they were asked for, or slow calls would be counted too low.
             Some(end) => now >= self.begin && now < end,
@@ -179,6 +197,7 @@ impl Tally {
     /// Takes what was counted.
     pub(super) fn finish(&self) -> Measured {
         let mut measured = self.measured.replace(Measured::new());
+        measured.calls = self.calls.get();
         measured.elapsed = self.end.unwrap_or(self.last.get()) - self.begin;
         measured
     }

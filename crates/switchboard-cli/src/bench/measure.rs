@@ -10,6 +10,8 @@ pub(super) struct Measured {
     pub(super) latency: Histogram<u64>,
     /// Calls answered correctly in the measured time.
     pub(super) requests: u64,
+    /// Calls made at any time, the warm-up and failures included.
+    pub(super) calls: u64,
     /// Calls that failed, or were answered wrongly, at any time.
     pub(super) errors: u64,
     /// The text of the first error.
@@ -33,6 +35,7 @@ impl Measured {
         Self {
             latency: Histogram::new_with_bounds(1, longest_ns, 3).expect("valid constant bounds"),
             requests: 0,
+            calls: 0,
             errors: 0,
             first_error: None,
             missed: 0,
@@ -64,6 +67,7 @@ impl Measured {
     pub(super) fn merge(&mut self, other: Self) {
         self.latency.add(&other.latency).expect("histograms of the same bounds");
         self.requests += other.requests;
+        self.calls += other.calls;
         self.errors += other.errors;
         if let Some(error) = other.first_error {
             self.first_error.get_or_insert(error);

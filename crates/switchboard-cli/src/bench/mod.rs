@@ -2,10 +2,12 @@
 //!
 //! [`options`] turn the command line into runs; each run is measured in rounds, in turn with the floor if that is
 //! asked for, against a server process of its own ([`process`], [`subject`]). The load comes from [`engine`] on
-//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`].
+//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] does the same with rivals,
+//! for which [`peer`] makes Switchboard one program among others.
 
 mod callers;
 mod chart;
+mod compare;
 mod engine;
 mod floor;
 mod html;
@@ -17,6 +19,7 @@ mod machine;
 mod measure;
 mod memory;
 mod options;
+mod peer;
 mod process;
 mod progress;
 mod record;
@@ -26,10 +29,11 @@ mod switchboard;
 mod worker;
 
 pub(crate) use options::{BenchArgs, ServerArgs};
+pub(crate) use peer::{PeerArgs, run as run_peer};
 
 use machine::Machine;
 use measure::Measured;
-use options::{CommonArgs, Run};
+use options::{CommonArgs, Kind, Run, What};
 use progress::Progress;
 use record::Record;
 use std::{fs, io::Write, path::Path};
@@ -41,9 +45,17 @@ use subject::Subject;
 /// When a server does not start or cannot be reached, a file cannot be written, or calls failed; the report comes
 /// first.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
-    let common = args.kind.common();
+    match &args.what {
+        What::Alone(kind) => run_alone(kind),
+        What::Compare(args) => compare::run(args),
+    }
+}
+
+/// Measures Switchboard, and the floor if asked for.
+fn run_alone(kind: &Kind) -> Result<(), String> {
+    let common = kind.common();
     let machine = Machine::here();
-    let runs = args.kind.runs();
+    let runs = kind.runs();
     let files = runs.iter().map(|run| run.shape.connections()).max().unwrap_or_default() as u64 + SPARE_FILES;
     process::allow_open_files(files)?;
     let records = runs

@@ -1,6 +1,7 @@
 //! The command line of `switchboard bench`, and the runs that it asks for.
 
 use super::{
+    compare::CompareArgs,
     engine::{Shape, Until},
     worker,
 };
@@ -11,7 +12,15 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    pub(super) kind: Kind,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum What {
+    /// Compare with other RPC frameworks on this machine: `cargo xtask peers` builds them.
+    Compare(CompareArgs),
+    #[command(flatten)]
+    Alone(Kind),
 }
 
 #[derive(Debug, Subcommand)]
@@ -324,7 +333,8 @@ fn bytes() -> clap::builder::RangedU64ValueParser<u64> {
     value_parser!(u64).range(0..=64_000_000)
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// Parses seconds of a measurement.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.05..=3600.0).contains(&seconds) {
         Ok(seconds)
@@ -355,7 +365,10 @@ mod tests {
 
     fn parse(line: &str) -> Result<Kind, String> {
         Line::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()))
-            .map(|line| line.bench.kind)
+            .map(|line| match line.bench.what {
+                What::Alone(kind) => kind,
+                What::Compare(_) => panic!("not of this test"),
+            })
             .map_err(|error| error.to_string())
     }
 

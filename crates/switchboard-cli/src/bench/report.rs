@@ -126,7 +126,7 @@ pub(super) fn ratio(ratio: f64) -> String {
 }
 
 /// Words to the left, numbers to the right.
-fn align(rows: &Rows) -> String {
+pub(super) fn align(rows: &Rows) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())

@@ -77,6 +77,6 @@ fn go<L: Load>(
 }
 
 /// Bytes that differ from their neighbours, so that a reply put together wrongly is noticed.
-fn payload(bytes: usize) -> Bytes {
+pub(super) fn payload(bytes: usize) -> Bytes {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }

@@ -10,7 +10,7 @@ use crate::services::{
     self, benchmark_message,
     proto::bench::{BenchClient, BenchmarkMessage, EchoMessage},
 };
-use ::switchboard::{Channel, Limit, Runtime};
+use ::switchboard::{Channel, Limit, Running, Runtime};
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
@@ -26,32 +26,60 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// When it cannot listen or accept.
 pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
     Runtime::new().workers(args.workers as usize).run(async move {
-        let server = services::server().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
-        let running = server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())?;
+        let running = start().await?;
         process::announce(running.url());
         process::end_with_parent();
         std::future::pending().await
     })
 }
 
+/// Starts the server on a free port, on the workers or the runtime that this is called on.
+///
+/// # Errors
+/// When it cannot listen.
+pub(super) async fn start() -> Result<Running, String> {
+    let server = services::server().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
+}
+
 /// Echo calls of `payload`.
-pub(super) fn echo(address: &str, payload: Bytes) -> impl Load {
+pub(super) fn echo(address: &str, payload: Bytes) -> Echo {
     Echo { address: address.to_owned(), payload }
 }
 
 /// Calls with the benchmark message.
-pub(super) fn message(address: &str) -> impl Load {
+pub(super) fn message(address: &str) -> Message {
     Message { address: address.to_owned(), request: Arc::new(benchmark_message()) }
 }
 
 /// One connection of the current worker.
 async fn connect(address: &str) -> Result<BenchClient, String> {
-    let channel = Channel::builder(address).connections(1).limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    open(address, 1).await
+}
+
+/// A client with so many connections to each address of `url`.
+///
+/// # Errors
+/// When none of the addresses can be reached.
+pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
+    let channel = Channel::builder(url).connections(connections);
+    let channel = channel.limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
     Ok(BenchClient::new(channel.connect().await.map_err(|status| status.to_string())?))
 }
 
+/// Checks that a reply has the payload of its request.
+///
+/// # Errors
+/// When it has another.
+pub(super) fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String> {
+    if reply == Some(payload) {
+        return Ok(());
+    }
+    Err(format!("a wrong reply of {} bytes", reply.map_or(0, <[u8]>::len)))
+}
+
 #[derive(Clone)]
-struct Echo {
+pub(super) struct Echo {
     address: String,
     payload: Bytes,
 }
@@ -75,7 +103,7 @@ impl Load for Echo {
     }
 }
 
-struct EchoCaller {
+pub(super) struct EchoCaller {
     client: BenchClient,
     request: EchoMessage,
 }
@@ -90,16 +118,12 @@ impl Caller for EchoCaller {
             .await
             .map_err(|status| status.to_string())?;
         let reply = reply.view().map_err(|status| status.to_string())?;
-        if reply.payload == self.request.payload.as_deref() {
-            return Ok(());
-        }
-        let bytes = reply.payload.map_or(0, <[u8]>::len);
-        Err(format!("a wrong reply of {bytes} bytes"))
+        verify(reply.payload, self.request.payload.as_deref().unwrap_or_default())
     }
 }
 
 #[derive(Clone)]
-struct Message {
+pub(super) struct Message {
     address: String,
     /// One for all callers, as in rpcx-benchmark; each call encodes it.
     request: Arc<BenchmarkMessage>,
@@ -122,7 +146,7 @@ impl Load for Message {
     }
 }
 
-struct MessageCaller {
+pub(super) struct MessageCaller {
     client: BenchClient,
     request: Arc<BenchmarkMessage>,
 }
@@ -136,5 +160,33 @@ impl Caller for MessageCaller {
             return Ok(());
         }
         Err(format!("a wrong reply: field1 {:?}, field2 {}", reply.field1, reply.field2))
+    }
+}
+
+/// Calls on connections of their own, each opened for one call and closed after it.
+#[derive(Clone)]
+pub(super) struct PerCall(pub(super) Echo);
+
+impl Load for PerCall {
+    type Connection = ();
+    type Caller = Self;
+
+    async fn connect(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn caller(&self, (): &()) -> Self {
+        self.clone()
+    }
+
+    fn spawn(caller: Self) -> JoinHandle<()> {
+        tokio::spawn(callers::closed_loop(caller))
+    }
+}
+
+impl Caller for PerCall {
+    async fn call(&mut self) -> Result<(), String> {
+        let client = self.0.connect().await?;
+        self.0.caller(&client).call().await
     }
 }

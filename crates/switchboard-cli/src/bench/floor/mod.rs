@@ -69,7 +69,7 @@ fn make_room(input: &mut BytesMut) {
 }
 
 /// Takes one whole frame off the front of `input`, or makes room for the rest of it.
-fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
+pub(super) fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
     let len = (&**input).try_get_u32_le().ok()? as usize;
     if input.len() < 4 + len {
         input.reserve(4 + len - input.len());
@@ -82,7 +82,7 @@ fn take_frame(input: &mut BytesMut) -> Option<(u32, Bytes)> {
 }
 
 /// Appends one frame to `output`.
-fn put_frame(output: &mut BytesMut, id: u32, payload: &[u8]) {
+pub(super) fn put_frame(output: &mut BytesMut, id: u32, payload: &[u8]) {
     let len =
         u32::try_from(payload.len() + HEADER - 4).expect("payloads are limited to 64 MB by the options");
     output.put_u32_le(len);

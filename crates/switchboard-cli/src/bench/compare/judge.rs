@@ -1,0 +1,259 @@
+//! The bar that Switchboard is held to, as data, and what each cell says of it.
+//!
+//! A rule compares one number of Switchboard with that of some rivals, or with another of its own. Whatever cannot be
+//! compared because a rival is not there is said to be open; it is not counted as met.
+
+use super::{
+    cell::{Cell, Preset},
+    result::{Numbers, Results},
+    subject::{Kind, Subject, plain},
+};
+use serde::Serialize;
+
+/// One demand.
+struct Rule {
+    preset: Preset,
+    /// The last part of the cells' ids, all if there are none.
+    cells: &'static [&'static str],
+    metric: Metric,
+    against: Against,
+    /// How many times better.
+    factor: f64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Metric {
+    Throughput,
+    P99,
+    Cpu,
+    PeakMemory,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Against {
+    /// The best of the rivals of these names.
+    Best(&'static [&'static str]),
+    /// The best of all rivals but these.
+    AllBut(&'static [&'static str]),
+    /// The best of all rivals written in this language.
+    Language(&'static str),
+    /// Switchboard's own median latency.
+    OwnMedian,
+}
+
+/// How one cell stands to one rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    pub(super) cell: String,
+    pub(super) label: String,
+    /// What is compared.
+    pub(super) metric: &'static str,
+    /// The best of those that were compared; the wanted names when none was there.
+    pub(super) rival: String,
+    /// How many times better Switchboard is to be, and is.
+    pub(super) wanted: f64,
+    pub(super) measured: Option<f64>,
+    pub(super) ours: Option<f64>,
+    pub(super) theirs: Option<f64>,
+    /// Rivals of the rule that were not measured here.
+    pub(super) without: Vec<&'static str>,
+    pub(super) met: Option<bool>,
+}
+
+/// Frameworks whose unit of work is the call, as it is ours.
+const CALLS: &[&str] =
+    &["grpc-go", "gRPC C++", "tonic", "rpcx", "erpc", "Thrift Go", "Thrift C++", "libzmq REQ/REP"];
+const MESSAGES: &[&str] = &["rpcx", "erpc", "grpc-go", "tonic", "gRPC C++"];
+const TARPC: &[&str] = &["tarpc"];
+const CAPNP: &[&str] = &["capnp"];
+const DEALER: &[&str] = &["libzmq DEALER/ROUTER"];
+const ZMQ: &[&str] = &["libzmq"];
+const TONIC: &[&str] = &["tonic"];
+const ALL: Against = Against::AllBut(&[]);
+
+const fn rule(
+    preset: Preset,
+    cells: &'static [&'static str],
+    metric: Metric,
+    against: Against,
+    factor: f64,
+) -> Rule {
+    Rule { preset, cells, metric, against, factor }
+}
+
+use Metric::{Cpu, P99, PeakMemory, Throughput};
+
+const RULES: &[Rule] = &[
+    rule(Preset::Callers, &["1"], Throughput, Against::Best(CALLS), 5.0),
+    rule(Preset::Callers, &["5", "10", "100"], Throughput, Against::Best(CALLS), 8.0),
+    rule(Preset::Callers, &["100"], Throughput, Against::Best(TARPC), 3.0),
+    rule(Preset::Callers, &["100"], Throughput, Against::Best(CAPNP), 8.0),
+    rule(Preset::Sizes, &[], Throughput, ALL, 1.0),
+    rule(Preset::Sizes, &["10", "1000", "10000"], Throughput, ALL, 2.0),
+    rule(Preset::Message, &[], Throughput, Against::Best(MESSAGES), 8.0),
+    rule(Preset::Message, &[], Throughput, Against::Best(TARPC), 2.5),
+    rule(Preset::Message, &[], Throughput, Against::Best(DEALER), 1.5),
+    rule(Preset::Message, &[], P99, ALL, 1.0),
+    rule(Preset::Message, &["5000"], P99, Against::OwnMedian, 1.0 / 3.0),
+    rule(Preset::Message, &["5000"], PeakMemory, Against::Language("Go"), 1.0),
+    rule(Preset::Connection, &["one-by-one"], Throughput, ALL, 5.0),
+    rule(Preset::Connection, &["pipelined"], Throughput, Against::Best(ZMQ), 1.5),
+    rule(Preset::Connection, &["pipelined"], Throughput, Against::Best(TARPC), 5.0),
+    rule(Preset::Connection, &["pipelined"], Throughput, Against::AllBut(&["libzmq", "tarpc"]), 10.0),
+    rule(Preset::Connection, &["stream"], Throughput, Against::Best(TONIC), 1.0),
+    rule(Preset::All, &[], Cpu, ALL, 1.0),
+];
+
+/// How every cell stands to every rule that is about it.
+pub(super) fn judge(results: &[Results<'_>]) -> Vec<Verdict> {
+    let with_numbers = results.iter().filter(|results| results.cell.preset != Preset::Codecs);
+    with_numbers
+        .flat_map(|results| {
+            RULES.iter().filter(|rule| rule.is_about(results.cell)).map(move |rule| rule.judge(results))
+        })
+        .collect()
+}
+
+impl Rule {
+    fn is_about(&self, cell: &Cell) -> bool {
+        let last = cell.id.rsplit('/').next().unwrap_or_default();
+        (self.preset == Preset::All || self.preset == cell.preset)
+            && (self.cells.is_empty() || self.cells.contains(&last))
+    }
+
+    fn judge(&self, results: &Results<'_>) -> Verdict {
+        let numbers = results.of_kind(Kind::Ours);
+        let ours = numbers.map(|numbers| self.metric.of(numbers));
+        let is_lower_better = self.metric != Throughput;
+        let better = |one: f64, other: f64| if is_lower_better { one < other } else { one > other };
+        let mut best: Option<(&str, f64)> = None;
+        for (subject, numbers) in results.rivals().filter(|(subject, _)| self.against.includes(subject)) {
+            let value = self.metric.of(numbers);
+            if best.is_none_or(|(_, best)| better(value, best)) {
+                best = Some((&subject.name, value));
+            }
+        }
+        if let (Against::OwnMedian, Some(numbers)) = (self.against, numbers) {
+            best = Some(("its own median", numbers.p50_us));
+        }
+        let theirs = best.map(|(_, value)| value);
+        let measured = ours
+            .zip(theirs)
+            .map(|(ours, theirs)| if is_lower_better { theirs / ours } else { ours / theirs });
+        let measured = measured.filter(|ratio| ratio.is_finite());
+        let met = measured.map(|ratio| if self.factor == 1.0 { ratio > 1.0 } else { ratio >= self.factor });
+        let without = self.against.names().iter().copied();
+        Verdict {
+            cell: results.cell.id.clone(),
+            label: results.cell.label.clone(),
+            metric: self.metric.name(),
+            rival: best.map_or_else(|| self.against.in_words(), |(name, _)| name.to_owned()),
+            wanted: self.factor,
+            measured,
+            ours,
+            theirs,
+            without: without.filter(|name| !results.rivals().any(|(subject, _)| is(subject, name))).collect(),
+            met,
+        }
+    }
+}
+
+impl Against {
+    fn includes(self, subject: &Subject) -> bool {
+        match self {
+            Self::Best(names) => names.iter().any(|name| is(subject, name)),
+            Self::AllBut(names) => !names.iter().any(|name| is(subject, name)),
+            Self::Language(language) => subject.language == language,
+            Self::OwnMedian => false,
+        }
+    }
+
+    /// The rivals that must be there for the rule to be tested in full.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Best(names) => names,
+            _ => &[],
+        }
+    }
+
+    fn in_words(self) -> String {
+        match self {
+            Self::Best(names) => names.join(", "),
+            Self::AllBut(_) => "every rival".to_owned(),
+            Self::Language(language) => format!("rivals in {language}"),
+            Self::OwnMedian => "its own median".to_owned(),
+        }
+    }
+}
+
+/// Whether `subject` is the rival of this name, or a variant of it.
+fn is(subject: &Subject, name: &str) -> bool {
+    plain(&subject.name).starts_with(&plain(name))
+}
+
+impl Metric {
+    fn of(self, numbers: &Numbers) -> f64 {
+        match self {
+            Self::Throughput => numbers.requests_per_s,
+            Self::P99 => numbers.p99_us,
+            Self::Cpu => numbers.cpu_us,
+            Self::PeakMemory => numbers.peak_bytes,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "requests/s",
+            Self::P99 => "p99",
+            Self::Cpu => "CPU per call",
+            Self::PeakMemory => "peak memory",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::fake;
+
+    fn find<'a>(verdicts: &'a [Verdict], cell: &str, metric: &str, rival: &str) -> &'a Verdict {
+        let found = |one: &&Verdict| one.cell == cell && one.metric == metric && one.rival == rival;
+        verdicts.iter().find(found).unwrap_or_else(|| panic!("{cell} {metric} {rival}: {verdicts:#?}"))
+    }
+
+    #[test]
+    fn ratios_are_those_to_the_best_rival_of_the_rule() {
+        let raw =
+            fake::raw(&[("grpc-go", 10.0, 9.0), ("tonic", 20.0, 3.0), ("tarpc", 50.0, 2.0)], 100.0, 1.0);
+        let verdicts = judge(&super::super::result::results(&raw));
+        let calls = find(&verdicts, "callers/1", "requests/s", "tonic");
+        assert_eq!((calls.wanted, calls.measured, calls.met), (5.0, Some(5.0), Some(true)));
+        assert_eq!(calls.without.len(), 6);
+        assert!(!calls.without.contains(&"tonic") && calls.without.contains(&"Thrift C++"));
+        let more = find(&verdicts, "callers/100", "requests/s", "tonic");
+        assert_eq!((more.wanted, more.met), (8.0, Some(false)));
+        assert_eq!(find(&verdicts, "callers/100", "requests/s", "tarpc").met, Some(false));
+        let open = find(&verdicts, "callers/100", "requests/s", "capnp");
+        assert_eq!((open.measured, open.met), (None, None));
+    }
+
+    #[test]
+    fn of_latency_and_cpu_less_is_better() {
+        let raw = fake::raw(&[("grpc-go", 10.0, 9.0), ("tonic", 20.0, 3.0)], 100.0, 4.0);
+        let verdicts = judge(&super::super::result::results(&raw));
+        let p99 = find(&verdicts, "message/100", "p99", "tonic");
+        assert_eq!((p99.measured, p99.met), (Some(0.75), Some(false)));
+        let own = find(&verdicts, "message/5000", "p99", "its own median");
+        assert!((own.measured.unwrap() - 0.5).abs() < 1e-9 && own.met == Some(true), "{own:?}");
+        assert!(verdicts.iter().filter(|one| one.metric == "CPU per call").count() >= 18);
+        assert_eq!(find(&verdicts, "message/5000", "peak memory", "grpc-go").met, Some(true));
+    }
+
+    #[test]
+    fn names_of_rivals_need_not_be_spelled_alike() {
+        let raw = fake::raw(&[("gRPC C++ (callback)", 10.0, 1.0), ("thrift-go", 30.0, 1.0)], 240.0, 1.0);
+        let verdicts = judge(&super::super::result::results(&raw));
+        assert_eq!(find(&verdicts, "callers/5", "requests/s", "thrift-go").measured, Some(8.0));
+        assert_eq!(find(&verdicts, "message/100", "requests/s", "gRPC C++ (callback)").measured, Some(24.0));
+    }
+}

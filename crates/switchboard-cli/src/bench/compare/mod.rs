@@ -1,0 +1,91 @@
+//! `switchboard bench compare`: Switchboard and its rivals on the same machine, in turn, judged and drawn.
+//!
+//! [`options`] and [`subject`] say who is compared, [`cell`] what is measured, [`plan`] in which order and how long.
+//! Each [`trial`] runs the processes of one subject ([`child`]); what it finds goes to [`raw`], from which an
+//! interrupted run goes on. [`result`] makes medians, [`judge`] holds them against the bar, and [`text`] and [`page`]
+//! show them.
+
+mod cards;
+mod cell;
+mod child;
+mod facts;
+#[cfg(test)]
+mod fake;
+mod judge;
+mod manifest;
+mod options;
+mod page;
+mod plan;
+mod plot;
+mod progress;
+mod raw;
+mod result;
+mod resume;
+mod subject;
+mod summary;
+mod tables;
+mod text;
+mod trial;
+mod verdicts;
+
+pub(super) use options::CompareArgs;
+
+use super::{machine::Machine, peer::Call, process};
+use plan::Step;
+use progress::Progress;
+use raw::{Outcome, Raw, Row};
+
+/// Open files of a client with 5000 callers, one connection each in the worst case, and as many of its server.
+const FILES: u64 = 12_000;
+
+/// Compares as `args` say.
+///
+/// # Errors
+/// When a name is not known, a file cannot be read or written, or Switchboard itself fails. Rivals that fail are
+/// named in the report.
+pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
+    let machine = Machine::here();
+    process::allow_open_files(FILES)?;
+    let mut raw = resume::begin(args, args.found()?, machine)?;
+    measure(&mut raw, args)?;
+    raw.write_complete(args.file())?;
+    if let Some(file) = &args.html {
+        super::write(file, &page::render(&raw))?;
+    }
+    super::print(&text::render(&raw))?;
+    let own_failures: Vec<String> = text::own_failures(&raw);
+    if own_failures.is_empty() { Ok(()) } else { Err(own_failures.join("; ")) }
+}
+
+/// Makes the measurements that are missing.
+fn measure(raw: &mut Raw, args: &CompareArgs) -> Result<(), String> {
+    let plan = raw.plan.clone();
+    let mut missing: Vec<Step<'_>> = plan.steps();
+    missing.retain(|&step| !raw.is_settled(step));
+    let mut progress = Progress::start(&plan, &missing);
+    for (at, &step) in missing.iter().enumerate() {
+        if raw.is_settled(step) {
+            progress.skip(step);
+            continue;
+        }
+        progress.show(step);
+        let outcome = if step.cell.call == Call::Codecs {
+            trial::codecs(step.subject).map(Outcome::Codecs)
+        } else {
+            trial::run(step.subject, step.cell, plan.times()).map(Outcome::Measured)
+        };
+        raw.rows.push(Row {
+            cell: step.cell.id.clone(),
+            subject: step.subject.name.clone(),
+            round: step.round,
+            outcome: outcome.unwrap_or_else(Outcome::Failed),
+        });
+        progress.done(step);
+        let ends_round =
+            missing.get(at + 1).is_none_or(|next| (next.round, &next.cell.id) != (step.round, &step.cell.id));
+        if ends_round {
+            raw.write(args.file())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! What is measured, in which order, and how long it takes.
+//!
+//! Cell by cell, and within a cell round by round: every subject once in each round, in an order that is shuffled, so
+//! that what disturbs the machine for a while disturbs them all, and none always runs after the same other.
+
+use super::{
+    cell::{self, Cell, Preset},
+    options::CompareArgs,
+    subject::{Absent, Found, Subject},
+    trial::Times,
+};
+use crate::bench::{machine::Machine, peer::Call};
+use serde::{Deserialize, Serialize};
+
+/// Everything that decides what the measurements of one file mean; those of another plan are not mixed in.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Plan {
+    pub(super) presets: Vec<String>,
+    pub(super) rounds: u32,
+    pub(super) seconds: f64,
+    pub(super) warm_up: f64,
+    pub(super) cpu: String,
+    pub(super) cores: usize,
+    pub(super) kernel: String,
+    pub(super) cells: Vec<Cell>,
+    pub(super) subjects: Vec<Subject>,
+    pub(super) absent: Vec<Absent>,
+}
+
+/// One measurement to make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<'a> {
+    pub(super) cell: &'a Cell,
+    pub(super) round: u32,
+    pub(super) subject: &'a Subject,
+}
+
+/// Caches, connections and just-in-time optimisations are warm after this.
+const WARM_UP: f64 = 0.5;
+
+/// What starting and ending the processes of a measurement takes, about.
+const OVERHEAD: f64 = 0.35;
+
+/// What measuring the codecs of a subject takes, about.
+const CODECS: f64 = 3.0;
+
+/// A comparison is to be done in this time unless somebody asks for more.
+const BUDGET: f64 = 50.0 * 60.0;
+
+/// A median of fewer says little.
+const ROUNDS: u32 = 3;
+
+const SECONDS_MIN: f64 = 0.5;
+const SECONDS_MAX: f64 = 3.0;
+
+impl Plan {
+    pub(super) fn new(args: &CompareArgs, found: Found, machine: &Machine) -> Self {
+        let presets = if args.preset.is_empty() { &[Preset::All][..] } else { &args.preset };
+        let mut plan = Self {
+            presets: presets.iter().map(|preset| preset.name().to_owned()).collect(),
+            rounds: args.rounds.unwrap_or(ROUNDS),
+            seconds: 0.0,
+            warm_up: WARM_UP,
+            cpu: machine.cpu.clone(),
+            cores: machine.cores,
+            kernel: machine.kernel.clone(),
+            cells: cell::cells(presets),
+            subjects: found.subjects,
+            absent: found.absent,
+        };
+        plan.seconds = args.seconds.unwrap_or_else(|| plan.fitting_seconds());
+        // Who asks for a moment does not want to wait for longer than that.
+        plan.warm_up = plan.warm_up.min(plan.seconds);
+        plan
+    }
+
+    /// Seconds for each measurement with which all of them fit into the [`BUDGET`].
+    fn fitting_seconds(&self) -> f64 {
+        let (timed, codecs) = self.counts();
+        let each = (BUDGET - codecs as f64 * CODECS) / timed.max(1) as f64;
+        let seconds = (each - self.warm_up - OVERHEAD).clamp(SECONDS_MIN, SECONDS_MAX);
+        (seconds * 10.0).floor() / 10.0
+    }
+
+    /// How many measurements by time there are, and how many of codecs.
+    fn counts(&self) -> (usize, usize) {
+        let steps = self.steps();
+        let codecs = steps.iter().filter(|step| step.cell.call == Call::Codecs).count();
+        (steps.len() - codecs, codecs)
+    }
+
+    /// How long `step` takes, about.
+    pub(super) fn seconds_of(&self, step: Step<'_>) -> f64 {
+        if step.cell.call == Call::Codecs { CODECS } else { self.seconds + self.warm_up + OVERHEAD }
+    }
+
+    pub(super) fn times(&self) -> Times {
+        Times { warm_up: self.warm_up, seconds: self.seconds }
+    }
+
+    /// All measurements in their order, which is the same each time it is asked for.
+    pub(super) fn steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::new();
+        for (at, cell) in self.cells.iter().enumerate() {
+            for round in 1..=self.rounds {
+                let able = self.subjects.iter().filter(|subject| cell.is_for(&subject.calls, &subject.modes));
+                let mut able: Vec<_> = able.collect();
+                shuffle(&mut able, (at as u64) << 32 | u64::from(round));
+                steps.extend(able.into_iter().map(|subject| Step { cell, round, subject }));
+            }
+        }
+        steps
+    }
+
+    /// Takes over how the subjects of this plan, which was kept in a file, are started here.
+    ///
+    /// # Errors
+    /// When one of them is not here, or has another version.
+    pub(super) fn equip(&mut self, here: &[Subject]) -> Result<(), String> {
+        for subject in &mut self.subjects {
+            let twin = here.iter().find(|one| (&one.name, &one.version) == (&subject.name, &subject.version));
+            let twin = twin.ok_or_else(|| format!("{} {} is not here", subject.name, subject.version))?;
+            subject.server.clone_from(&twin.server);
+            subject.client.clone_from(&twin.client);
+        }
+        Ok(())
+    }
+
+    /// Which of the flags that were given are not those of this plan, in words.
+    pub(super) fn contradiction(&self, args: &CompareArgs, machine: &Machine) -> Option<String> {
+        let presets: Vec<&str> = args.preset.iter().map(|preset| preset.name()).collect();
+        let there = |what: &str, value: &dyn std::fmt::Display| Some(format!("{what} is {value} there"));
+        if !presets.is_empty() && presets != self.presets {
+            return there("--preset", &self.presets.join(","));
+        }
+        if args.rounds.is_some_and(|rounds| rounds != self.rounds) {
+            return there("--rounds", &self.rounds);
+        }
+        if args.seconds.is_some_and(|seconds| seconds != self.seconds) {
+            return there("--seconds", &self.seconds);
+        }
+        if (&machine.cpu, machine.cores) != (&self.cpu, self.cores) {
+            return there("the machine", &format!("{}, {} cores,", self.cpu, self.cores));
+        }
+        None
+    }
+
+    /// What two plans differ in, in words.
+    pub(super) fn difference(&self, other: &Self) -> Option<String> {
+        let names = |subjects: &[Subject]| {
+            subjects.iter().map(|one| format!("{} {}", one.name, one.version)).collect::<Vec<_>>().join(", ")
+        };
+        let presets = |plan: &Self| plan.presets.join(",");
+        let number = |number: f64| number.to_string();
+        [
+            ("--preset", presets(self), presets(other)),
+            ("--rounds", self.rounds.to_string(), other.rounds.to_string()),
+            ("--rivals", names(&self.subjects), names(&other.subjects)),
+            ("--seconds", number(self.seconds), number(other.seconds)),
+            (
+                "the machine",
+                format!("{}, {} cores", self.cpu, self.cores),
+                format!("{}, {} cores", other.cpu, other.cores),
+            ),
+            ("the kernel", self.kernel.clone(), other.kernel.clone()),
+        ]
+        .into_iter()
+        .find(|(_, mine, theirs)| mine != theirs)
+        .map(|(what, mine, theirs)| format!("{what} is {mine} there and {theirs} here"))
+        .or_else(|| (self.cells != other.cells).then(|| "the cells of the presets differ".to_owned()))
+    }
+}
+
+/// Fisher and Yates, with numbers that follow from `seed` (splitmix64).
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut state = seed;
+    for last in (1..items.len()).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        items.swap(last, ((mixed ^ (mixed >> 31)) % (last as u64 + 1)) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::fake;
+
+    #[test]
+    fn everybody_is_measured_once_in_each_round_in_an_order_that_changes() {
+        let plan = fake::raw(&[("a", 1.0, 1.0), ("b", 1.0, 1.0), ("c", 1.0, 1.0)], 1.0, 1.0).plan;
+        let order = |cell: &str, round| -> Vec<&str> {
+            let steps = plan.steps();
+            let own = steps.iter().filter(|step| step.cell.id == cell && step.round == round);
+            own.map(|step| step.subject.name.as_str()).collect()
+        };
+        let mut orders = Vec::new();
+        for cell in ["callers/1", "callers/5", "message/100"] {
+            for round in 1..=3 {
+                let mut names = order(cell, round);
+                orders.push(names.clone());
+                names.sort_unstable();
+                assert_eq!(names, ["a", "b", "c", "floor", "switchboard", "switchboard, tokio runtime"]);
+            }
+        }
+        orders.sort();
+        orders.dedup();
+        assert!(orders.len() >= 7, "{orders:?}");
+        // Rounds are not mixed, and the order is the same when it is asked for again.
+        let rounds: Vec<u32> = plan.steps().iter().take(18).map(|step| step.round).collect();
+        assert!(rounds.is_sorted(), "{rounds:?}");
+        assert_eq!(order("callers/1", 2), order("callers/1", 2));
+    }
+
+    #[test]
+    fn seconds_follow_from_how_much_there_is_to_do() {
+        let mut plan = fake::raw(&[("a", 1.0, 1.0)], 1.0, 1.0).plan;
+        assert_eq!(plan.fitting_seconds(), SECONDS_MAX);
+        let rival = plan.subjects[3].clone();
+        plan.subjects.resize(17, rival);
+        let seconds = plan.fitting_seconds();
+        assert!((SECONDS_MIN..SECONDS_MAX).contains(&seconds), "{seconds}");
+        plan.seconds = seconds;
+        let total: f64 = plan.steps().into_iter().map(|step| plan.seconds_of(step)).sum();
+        assert!(total <= BUDGET && total > BUDGET * 0.9, "{total}");
+        plan.rounds = 100;
+        assert_eq!(plan.fitting_seconds(), SECONDS_MIN);
+    }
+}

@@ -1,0 +1,191 @@
+//! Line charts on logarithmic scales, with the name of each line at its end.
+
+use crate::bench::html::escape;
+use std::fmt::Write;
+
+/// A line: its name, its class in the style sheet, and its points.
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) class: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// An axis: where it has ticks, and what they are called.
+pub(super) struct Axis {
+    pub(super) title: &'static str,
+    pub(super) ticks: Vec<(f64, String)>,
+}
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 400.0;
+const LEFT: f64 = 64.0;
+/// Room for names at the ends of lines.
+const RIGHT: f64 = 190.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 46.0;
+/// Names do not come closer to each other.
+const NAME_HEIGHT: f64 = 15.0;
+
+/// `lines` over `axis`; `label` writes a value of theirs.
+pub(super) fn lines(
+    title: &str,
+    lines: &[Line<'_>],
+    axis: &Axis,
+    y_title: &str,
+    label: fn(f64) -> String,
+) -> String {
+    let values =
+        || lines.iter().flat_map(|line| &line.points).map(|&(_, value)| value).filter(|&value| value > 0.0);
+    let low = values().fold(f64::INFINITY, f64::min);
+    let high = values().fold(0.0, f64::max);
+    let ends = axis.ticks.first().zip(axis.ticks.last());
+    let Some(((first, _), (last, _))) = ends.filter(|_| high > 0.0) else { return String::new() };
+    let scale = Scale::new(low, high);
+    let x = |value: f64| LEFT + (value / first).ln() / (last / first).ln().max(1e-9) * (WIDTH - LEFT - RIGHT);
+
+    let mut svg = format!(
+        "<div class=\"wide\">\n<svg viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\" role=\"img\" aria-label=\"{}\">\n",
+        escape(title)
+    );
+    let bottom = HEIGHT - BOTTOM;
+    for (value, name) in &axis.ticks {
+        let _ = writeln!(
+            svg,
+            r#"<path class="grid minor" d="M{x:.1} {TOP:.0}V{bottom:.0}"/><text x="{x:.1}" y="{y:.0}" text-anchor="middle">{name}</text>"#,
+            x = x(*value),
+            y = bottom + 18.0,
+            name = escape(name)
+        );
+    }
+    for (value, strong) in scale.ticks() {
+        let y = scale.y(value);
+        let class = if strong { "grid" } else { "grid minor" };
+        let _ = writeln!(svg, r#"<path class="{class}" d="M{LEFT:.0} {y:.1}H{:.0}"/>"#, WIDTH - RIGHT);
+        if strong {
+            let _ = writeln!(
+                svg,
+                r#"<text x="{:.0}" y="{:.1}" text-anchor="end">{}</text>"#,
+                LEFT - 8.0,
+                y + 4.0,
+                escape(&label(value))
+            );
+        }
+    }
+    let _ = writeln!(
+        svg,
+        r#"<text class="axis" x="0" y="12">{}</text><text class="axis" x="{:.0}" y="{:.0}" text-anchor="middle">{}</text>"#,
+        escape(y_title),
+        f64::midpoint(LEFT, WIDTH - RIGHT),
+        HEIGHT - 8.0,
+        escape(axis.title)
+    );
+    // What comes later is drawn on top: Switchboard last.
+    for line in lines.iter().rev().filter(|line| !line.points.is_empty()) {
+        let place = |&(at, value): &(f64, f64)| (x(at), scale.y(value));
+        let points: Vec<_> = line.points.iter().map(place).collect();
+        let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = write!(svg, r#"<g class="{}"><polyline points="{}"/>"#, escape(&line.class), path.join(" "));
+        for (x, y) in points {
+            let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.6"/>"#);
+        }
+        svg += "</g>\n";
+    }
+    let named = lines.iter().filter_map(|line| line.points.last().map(|&last| (line, last)));
+    let named: Vec<_> = named.map(|(line, (at, value))| (line, x(at), scale.y(value))).collect();
+    let places = spread(&named.iter().map(|&(.., y)| y).collect::<Vec<_>>(), TOP, bottom);
+    for ((line, x, y), place) in named.into_iter().zip(places) {
+        let start = WIDTH - RIGHT + 14.0;
+        let _ = writeln!(
+            svg,
+            r#"<g class="{class}"><path class="lead" d="M{from:.1} {y:.1}L{start:.1} {place:.1}"/><text class="name" x="{at:.1}" y="{text:.1}">{name}</text></g>"#,
+            class = escape(&line.class),
+            from = x + 4.0,
+            at = start + 3.0,
+            text = place + 4.0,
+            name = escape(line.name)
+        );
+    }
+    svg + "</svg>\n</div>\n"
+}
+
+/// A logarithmic scale with round numbers at its ends.
+struct Scale {
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    fn new(low: f64, high: f64) -> Self {
+        let steps = |value: f64| [1.0, 2.0, 5.0, 10.0].map(|step| step * 10_f64.powf(value.log10().floor()));
+        let under = steps(low).into_iter().filter(|&step| step <= low * 1.0001).fold(0.0, f64::max);
+        let over = steps(high).into_iter().find(|&step| step >= high * 0.9999).unwrap_or(high);
+        Self { low: under, high: if over > under { over } else { under * 10.0 } }
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let share = (value / self.low).ln() / (self.high / self.low).ln();
+        HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
+    }
+
+    /// Ones, twos and fives between the ends, and whether each has a number beside it.
+    fn ticks(&self) -> Vec<(f64, bool)> {
+        let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        // Where powers of ten are few, the steps between have numbers too.
+        let all = (self.high / self.low).log10() < 2.5;
+        powers
+            .flat_map(|power| [1.0, 2.0, 5.0].map(|step| (step * 10_f64.powi(power), step == 1.0 || all)))
+            .filter(|&(value, _)| value >= self.low * 0.999 && value <= self.high * 1.001)
+            .collect()
+    }
+}
+
+/// Moves `wanted` places apart so that names do not cover each other, and none leaves `top` to `bottom`.
+fn spread(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));
+    let mut places = wanted.to_vec();
+    let mut least = top;
+    for &at in &order {
+        places[at] = places[at].max(least);
+        least = places[at] + NAME_HEIGHT;
+    }
+    let mut most = bottom;
+    for &at in order.iter().rev() {
+        places[at] = places[at].min(most);
+        most = places[at] - NAME_HEIGHT;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_their_distance_and_their_order() {
+        let places = spread(&[100.0, 101.0, 390.0, 20.0], 10.0, 354.0);
+        assert_eq!(places, [100.0, 115.0, 354.0, 20.0]);
+        let crowded = spread(&[350.0, 351.0, 352.0], 0.0, 354.0);
+        assert_eq!(crowded, [324.0, 339.0, 354.0]);
+    }
+
+    #[test]
+    fn scales_end_at_round_numbers() {
+        let scale = Scale::new(230.0, 41_000.0);
+        assert_eq!((scale.low, scale.high), (200.0, 50_000.0));
+        assert!(scale.ticks().contains(&(1000.0, true)));
+        assert!((scale.y(200.0) - (HEIGHT - BOTTOM)).abs() < 1e-9 && (scale.y(5e4) - TOP).abs() < 1e-9);
+        let flat = Scale::new(7.0, 7.0);
+        assert!(flat.high > flat.low);
+    }
+
+    #[test]
+    fn nothing_measured_draws_nothing() {
+        let axis = Axis { title: "x", ticks: vec![(1.0, "1".to_owned()), (10.0, "10".to_owned())] };
+        let none = Line { name: "a", class: "c0".to_owned(), points: Vec::new() };
+        assert_eq!(lines("t", &[none], &axis, "y", |value| value.to_string()), "");
+        let one = Line { name: "<a>", class: "c0".to_owned(), points: vec![(1.0, 5.0), (10.0, 50.0)] };
+        let svg = lines("t", &[one], &axis, "y", |value| value.to_string());
+        assert!(svg.contains("&lt;a&gt;") && svg.contains("<polyline") && !svg.contains("NaN"), "{svg}");
+    }
+}

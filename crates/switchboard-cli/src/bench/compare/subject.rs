@@ -1,0 +1,277 @@
+//! What is compared: Switchboard, Switchboard under a plain tokio runtime, the floor, and every rival that is there.
+
+use super::manifest::{self, Manifest};
+use crate::bench::peer::{Call, Mode};
+use serde::{Deserialize, Serialize};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// One side of the comparison: how it is called in tables, and how it is started.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) version: String,
+    pub(super) language: String,
+    pub(super) calls: Vec<Call>,
+    pub(super) modes: Vec<Mode>,
+    pub(super) configuration: String,
+    pub(super) license: String,
+    /// Command lines, not kept in results: they hold paths of this machine.
+    #[serde(skip)]
+    pub(super) server: Vec<String>,
+    #[serde(skip)]
+    pub(super) client: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// The bare loop, which nothing can be faster than.
+    Floor,
+    /// Switchboard as it is meant to be used.
+    Ours,
+    /// Switchboard in another setting.
+    OursToo,
+    Rival,
+}
+
+/// A rival that cannot be measured, and why.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Absent {
+    pub(super) name: String,
+    pub(super) reason: String,
+}
+
+pub(super) const OURS: &str = "switchboard";
+pub(super) const TOKIO: &str = "switchboard, tokio runtime";
+pub(super) const FLOOR: &str = "floor";
+
+/// Everything that can be compared here.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) subjects: Vec<Subject>,
+    pub(super) absent: Vec<Absent>,
+}
+
+impl Found {
+    /// Looks for rivals in the folders of `peers` that have a manifest, whose products are in the folders of the same names in `built`.
+    ///
+    /// # Errors
+    /// When the own program cannot be found.
+    pub(super) fn look(peers: &Path, built: &Path) -> Result<Self, String> {
+        let itself = env::current_exe().map_err(|error| format!("cannot tell the own path: {error}"))?;
+        let mut found = Self { subjects: own(&itself), absent: Vec::new() };
+        let mut folders: Vec<PathBuf> = fs::read_dir(peers)
+            .map(|entries| {
+                entries
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.join("peer.json").is_file())
+                    .collect()
+            })
+            .unwrap_or_default();
+        folders.sort();
+        for folder in folders {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let out = built.join(&name);
+            match manifest::read(&folder, &out) {
+                Ok(manifests) => found.add(manifests, &out),
+                Err(reason) => found.absent.push(Absent { name, reason }),
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, manifests: Vec<Manifest>, out: &Path) {
+        // What `cargo xtask peers` could not build it says here.
+        let failed = fs::read_to_string(out.join("absent.txt")).ok();
+        for (at, mut manifest) in manifests.into_iter().enumerate() {
+            if at > 0 {
+                // Variants of a rival have its codecs in common.
+                manifest.calls.retain(|&call| call != Call::Codecs);
+            }
+            let missing = [&manifest.server, &manifest.client]
+                .into_iter()
+                .find(|words| !is_program(&words[0]))
+                .map(|_| "not built: run `cargo xtask peers`".to_owned());
+            match failed.as_ref().map(|reason| reason.trim().to_owned()).or(missing) {
+                Some(reason) => self.absent.push(Absent { name: manifest.name, reason }),
+                None => self.subjects.push(Subject::rival(manifest)),
+            }
+        }
+    }
+
+    /// Keeps Switchboard, and of the others only the `wanted`, if any are named.
+    ///
+    /// # Errors
+    /// When a name is not known; says which are.
+    pub(super) fn select(mut self, wanted: &[String]) -> Result<Self, String> {
+        if wanted.is_empty() {
+            return Ok(self);
+        }
+        let known: Vec<&str> = self
+            .subjects
+            .iter()
+            .map(|one| &one.name)
+            .chain(self.absent.iter().map(|one| &one.name))
+            .map(String::as_str)
+            .collect();
+        for name in wanted {
+            if !known.iter().any(|known| is_called(known, name)) {
+                return Err(format!("there is no rival {name:?}: there are {}", known.join("; ")));
+            }
+        }
+        let is_wanted = |name: &str| wanted.iter().any(|wanted| is_called(name, wanted));
+        self.subjects.retain(|one| one.kind == Kind::Ours || is_wanted(&one.name));
+        self.absent.retain(|one| is_wanted(&one.name));
+        Ok(self)
+    }
+}
+
+impl Subject {
+    fn rival(manifest: Manifest) -> Self {
+        Self {
+            name: manifest.name,
+            kind: Kind::Rival,
+            version: manifest.version,
+            language: manifest.language,
+            calls: manifest.calls,
+            modes: manifest.modes,
+            configuration: manifest.configuration,
+            license: manifest.license,
+            server: manifest.server,
+            client: manifest.client,
+        }
+    }
+}
+
+/// Whether the whole of `name` begins with what `short` says: `libzmq` names all variants of it.
+fn is_called(name: &str, short: &str) -> bool {
+    plain(name) == plain(short)
+        || name.split([' ', '/', '(']).next().is_some_and(|first| plain(first) == plain(short))
+}
+
+/// A name as it is compared: `gRPC C++` is `grpccpp`.
+pub(super) fn plain(name: &str) -> String {
+    let name = name.to_lowercase().replace("++", "pp");
+    name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn own(itself: &Path) -> Vec<Subject> {
+    let line = |engine: &str, role: &str| {
+        vec![
+            itself.to_string_lossy().into_owned(),
+            "bench-peer".to_owned(),
+            engine.to_owned(),
+            role.to_owned(),
+        ]
+    };
+    let own = |name: &str, kind, engine: &str, calls: &[Call], configuration: &str| Subject {
+        name: name.to_owned(),
+        kind,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        language: "Rust".to_owned(),
+        calls: calls.to_vec(),
+        modes: vec![Mode::Unary, Mode::PerCall, Mode::Stream],
+        configuration: configuration.to_owned(),
+        license: env!("CARGO_PKG_LICENSE").to_owned(),
+        server: line(engine, "server"),
+        client: line(engine, "client"),
+    };
+    vec![
+        own(
+            OURS,
+            Kind::Ours,
+            "pinned",
+            &[Call::Echo, Call::Message, Call::Codecs],
+            "native wire, a pinned worker and a connection for each core, deadlines, limits and metrics on",
+        ),
+        own(
+            TOKIO,
+            Kind::OursToo,
+            "tokio",
+            &[Call::Echo, Call::Message],
+            "the same under the multi-thread runtime of #[tokio::main], on both sides",
+        ),
+        own(
+            FLOOR,
+            Kind::Floor,
+            "floor",
+            &[Call::Echo, Call::Message],
+            "the bare loop: no codec, limits, deadlines, metrics or failures; the limit of this machine",
+        ),
+    ]
+}
+
+/// Whether `program` can be started: a file, or a name to be looked up in PATH.
+fn is_program(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
+    env::var_os("PATH")
+        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        let mut found = Found { subjects: own(Path::new("/switchboard")), absent: Vec::new() };
+        for name in ["libzmq REQ/REP", "libzmq DEALER/ROUTER", "gRPC C++"] {
+            let rival = Subject { name: name.to_owned(), kind: Kind::Rival, ..found.subjects[0].clone() };
+            found.subjects.push(rival);
+        }
+        found.absent.push(Absent { name: "erpc".to_owned(), reason: "no go".to_owned() });
+        found
+    }
+
+    fn select(wanted: &[&str]) -> Result<Vec<String>, String> {
+        let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        Ok(found().select(&wanted)?.subjects.into_iter().map(|one| one.name).collect())
+    }
+
+    #[test]
+    fn rivals_are_selected_by_name_or_by_the_name_of_their_library() {
+        assert_eq!(select(&[]).unwrap().len(), 6);
+        assert_eq!(select(&["floor"]).unwrap(), [OURS, FLOOR]);
+        assert_eq!(select(&["libzmq"]).unwrap(), [OURS, "libzmq REQ/REP", "libzmq DEALER/ROUTER"]);
+        assert_eq!(select(&["libzmq-req-rep", "grpc-c++"]).unwrap(), [OURS, "libzmq REQ/REP", "gRPC C++"]);
+        assert_eq!(select(&["erpc"]).unwrap(), [OURS]);
+    }
+
+    #[test]
+    fn an_unknown_rival_says_what_there_is() {
+        let error = select(&["floor", "carrier-pigeon"]).unwrap_err();
+        assert!(error.contains("\"carrier-pigeon\"") && error.contains("gRPC C++; erpc"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_built_is_absent_with_the_reason() {
+        let folder = env::temp_dir().join(format!("switchboard-peers-{}", std::process::id()));
+        let (peers, built) = (folder.join("peers"), folder.join("built"));
+        for name in ["broken", "failed", "unbuilt", "well"] {
+            fs::create_dir_all(peers.join(name)).unwrap();
+            fs::create_dir_all(built.join(name)).unwrap();
+            let manifest = format!(
+                r#"{{ "name": "{name}", "version": "1", "language": "C", "server": ["{{out}}/s"],
+                "client": ["sh"], "calls": ["echo"] }}"#
+            );
+            fs::write(peers.join(name).join("peer.json"), if name == "broken" { "{" } else { &manifest })
+                .unwrap();
+        }
+        fs::write(built.join("failed/absent.txt"), "no compiler\n").unwrap();
+        fs::write(built.join("well/s"), "").unwrap();
+        let found = Found::look(&peers, &built).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.subjects.last().unwrap().name, "well");
+        let absent: Vec<_> =
+            found.absent.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect();
+        assert_eq!(absent[1], ("failed", "no compiler"));
+        assert_eq!(absent[2], ("unbuilt", "not built: run `cargo xtask peers`"));
+        assert!(absent[0].0 == "broken" && absent[0].1.contains("peer.json"), "{absent:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! One measurement of one subject in one cell: its servers and clients are started, left to it, and counted.
+
+use super::{cell::Cell, child::Process, subject::Subject};
+use crate::bench::peer::{Answer, Call, Mode};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// What one measurement found.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Trial {
+    #[serde(flatten)]
+    pub(super) answer: Answer,
+    /// CPU seconds of all clients, and of all servers while these ran.
+    pub(super) cpu_client_s: f64,
+    pub(super) cpu_server_s: f64,
+    /// The most memory that the server had; of two servers their sum.
+    pub(super) server_peak_bytes: u64,
+}
+
+impl Trial {
+    pub(super) fn requests_per_s(&self) -> f64 {
+        if self.answer.elapsed_s > 0.0 { self.answer.requests as f64 / self.answer.elapsed_s } else { 0.0 }
+    }
+
+    /// CPU time of both sides for each call, in microseconds.
+    pub(super) fn cpu_us(&self) -> f64 {
+        (self.cpu_client_s + self.cpu_server_s) * 1e6 / self.answer.total_requests.max(1) as f64
+    }
+}
+
+/// What a codec costs.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct CodecCost {
+    pub(super) name: String,
+    pub(super) encode_ns: f64,
+    pub(super) decode_ns: f64,
+    /// Allocations; none where they cannot be counted.
+    #[serde(default)]
+    pub(super) encode_allocs: Option<f64>,
+    #[serde(default)]
+    pub(super) decode_allocs: Option<f64>,
+    pub(super) bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Codecs {
+    codecs: Vec<CodecCost>,
+}
+
+/// How long a measurement lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Times {
+    pub(super) warm_up: f64,
+    pub(super) seconds: f64,
+}
+
+/// What a client gets beyond its time until it is given up: calls may last 10 seconds.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// Measures `subject` in `cell` once.
+///
+/// # Errors
+/// When a process fails. Calls that fail are counted in the result.
+pub(super) fn run(subject: &Subject, cell: &Cell, times: Times) -> Result<Trial, String> {
+    let call = ["--call".to_owned(), name(cell.call).to_owned()];
+    let mut servers = Vec::new();
+    let mut addresses = Vec::new();
+    for _ in 0..cell.servers {
+        let mut server = Process::start(&subject.server, &call)?;
+        addresses.push(server.address()?);
+        servers.push(server);
+    }
+    let before = cpu_s(&servers)?;
+    let arguments = arguments(cell, &addresses.join(","), times);
+    let deadline = Instant::now() + Duration::from_secs_f64(times.warm_up + times.seconds) + GRACE;
+    let clients = (0..cell.clients)
+        .map(|_| Process::start(&subject.client, &arguments))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut cpu_client_s = 0.0;
+    let mut answers = Vec::new();
+    for client in clients {
+        let (line, cpu_s) = client.finish(deadline)?;
+        cpu_client_s += cpu_s;
+        answers.push(parse(&line)?);
+    }
+    Ok(Trial {
+        answer: if answers.len() == 1 { answers.remove(0) } else { Answer::merge(&answers) },
+        cpu_client_s,
+        cpu_server_s: cpu_s(&servers)? - before,
+        server_peak_bytes: servers.iter().map(Process::peak_bytes).sum::<Result<u64, _>>()?,
+    })
+}
+
+/// What the codecs of `subject` cost.
+///
+/// # Errors
+/// When its client fails.
+pub(super) fn codecs(subject: &Subject) -> Result<Vec<CodecCost>, String> {
+    let client = Process::start(&subject.client, &["--call".to_owned(), name(Call::Codecs).to_owned()])?;
+    let (line, _) = client.finish(Instant::now() + CODECS_LIMIT)?;
+    serde_json::from_str::<Codecs>(&line)
+        .map(|found| found.codecs)
+        .map_err(|error| format!("the client's last line is not as agreed: {error}: {line:.100}"))
+}
+
+/// What measuring codecs may take.
+const CODECS_LIMIT: Duration = Duration::from_secs(120);
+
+fn parse(line: &str) -> Result<Answer, String> {
+    let answer: Answer = serde_json::from_str(line)
+        .map_err(|error| format!("the client's last line is not as agreed: {error}: {line:.100}"))?;
+    if answer.requests == 0 {
+        let why = answer.first_error.unwrap_or_else(|| "nothing was answered in the time".to_owned());
+        return Err(format!("no call was answered: {why}"));
+    }
+    Ok(answer)
+}
+
+fn cpu_s(servers: &[Process]) -> Result<f64, String> {
+    servers.iter().map(Process::cpu_s).sum()
+}
+
+fn arguments(cell: &Cell, addresses: &str, times: Times) -> Vec<String> {
+    [
+        ("--call", name(cell.call).to_owned()),
+        ("--address", addresses.to_owned()),
+        ("--callers", cell.callers.to_string()),
+        ("--bytes", cell.bytes.to_string()),
+        ("--connections", cell.connections.to_string()),
+        ("--warm-up", times.warm_up.to_string()),
+        ("--seconds", times.seconds.to_string()),
+        ("--mode", mode(cell.mode).to_owned()),
+    ]
+    .into_iter()
+    .flat_map(|(flag, value)| [flag.to_owned(), value])
+    .collect()
+}
+
+fn name(call: Call) -> &'static str {
+    match call {
+        Call::Echo => "echo",
+        Call::Message => "message",
+        Call::Codecs => "codecs",
+    }
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Unary => "unary",
+        Mode::PerCall => "per-call",
+        Mode::Stream => "stream",
+    }
+}

@@ -1,0 +1,96 @@
+//! Switchboard and the floor as programs of the contract in `bench/peers/README.md`, so that `bench compare` runs them
+//! as it runs their rivals: a server and a client process, told apart by nothing but their command lines.
+
+mod client;
+mod codecs;
+mod floor;
+mod reply;
+mod stream;
+mod threads;
+
+use super::{process, switchboard, worker};
+use ::switchboard::Runtime;
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::runtime;
+
+pub(super) use reply::Answer;
+
+/// `switchboard bench-peer`.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    subject: Engine,
+    #[command(subcommand)]
+    role: Role,
+}
+
+/// What serves and calls.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Engine {
+    /// The bare loop.
+    Floor,
+    /// Switchboard on its own workers.
+    Pinned,
+    /// Switchboard under the multi-thread runtime of tokio.
+    Tokio,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    Server {
+        #[arg(long, value_enum)]
+        call: Call,
+    },
+    Client(client::ClientArgs),
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Call {
+    Echo,
+    Message,
+    /// No call: what the codecs cost.
+    Codecs,
+}
+
+/// How it is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Mode {
+    Unary,
+    /// A new connection for each call.
+    PerCall,
+    /// One bidirectional stream.
+    Stream,
+}
+
+/// Serves or calls as `args` say.
+///
+/// # Errors
+/// When it cannot listen, connect or do what is asked. Calls that fail are counted in what the client prints.
+pub(crate) fn run(args: &PeerArgs) -> Result<(), String> {
+    match &args.role {
+        Role::Client(client) => client::run(args.subject, client),
+        Role::Server { call: Call::Codecs } => Err("codecs are measured in the client alone".to_owned()),
+        // The same services answer every call, and the floor answers with what it was sent.
+        Role::Server { .. } => serve(args.subject),
+    }
+}
+
+fn serve(engine: Engine) -> Result<(), String> {
+    let serving = async {
+        let running = switchboard::start().await?;
+        process::announce(running.url().trim_start_matches("tcp://"));
+        process::end_with_parent();
+        std::future::pending().await
+    };
+    match engine {
+        Engine::Floor => super::serve_floor(&super::ServerArgs { workers: worker::cores() as u32 }),
+        Engine::Pinned => Runtime::new().run(serving),
+        Engine::Tokio => runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start a runtime: {error}"))?
+            .block_on(serving),
+    }
+}
