@@ -46,6 +46,13 @@ macro_rules! on_every_transport {
                     super::super::$name(&channel).await.expect("test");
                 }
 
+                #[cfg(feature = "http")]
+                #[tokio::test]
+                async fn websocket_compressed() {
+                    let (_running, channel, _) = served_over_websocket_with("?compression=deflate").await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
                 #[cfg(feature = "tls")]
                 #[tokio::test]
                 async fn tls() {

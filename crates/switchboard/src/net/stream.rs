@@ -138,13 +138,22 @@ pub(crate) type TlsConnector = std::sync::Arc<super::tls::Connector>;
 #[cfg(not(feature = "tls"))]
 pub(crate) type TlsConnector = std::convert::Infallible;
 
+/// How a channel opens its pipes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dialling {
+    /// For addresses inside TLS.
+    pub(crate) tls: Option<TlsConnector>,
+    /// WebSockets offer to compress messages.
+    pub(crate) deflate: bool,
+}
+
 /// Opens a pipe within `limit`, the handshake of TLS included.
 ///
 /// # Errors
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
 pub(crate) async fn dial(
     address: &Address,
-    tls: Option<&TlsConnector>,
+    Dialling { tls, deflate }: &Dialling,
     limit: Duration,
 ) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
@@ -161,7 +170,7 @@ pub(crate) async fn dial(
                 stream.set_nodelay(true)?;
                 let stream = of_another(stream)?;
                 match address {
-                    Address::Tls(..) => secure(Box::new(stream), host, tls).await?,
+                    Address::Tls(..) => secure(Box::new(stream), host, tls.as_ref()).await?,
                     _ => Box::new(stream),
                 }
             }
@@ -173,7 +182,7 @@ pub(crate) async fn dial(
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                Box::new(WebSocketIo::connect(Box::new(stream), &host, path).await?)
+                Box::new(WebSocketIo::connect(Box::new(stream), &host, path, *deflate).await?)
             }
         })
     };

@@ -14,7 +14,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Outbox,
-    websocket::{Event, Handshake, Kind, Limits, Role, WebSocket, close},
+    websocket::{Deflate, Event, Handshake, Kind, Limits, Role, WebSocket, close},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -47,38 +47,53 @@ pub(crate) struct WebSocketIo {
 impl WebSocketIo {
     #[cfg(feature = "http")]
     /// The server's side; `input` are the first bytes behind the handshake.
-    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut) -> WebSocketIo {
-        WebSocketIo::new(io, input, Role::Server, close::GOING_AWAY)
+    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut, deflate: Option<Deflate>) -> WebSocketIo {
+        WebSocketIo::new(io, input, Role::Server, deflate, close::GOING_AWAY)
     }
 
-    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire.
+    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire; with `deflate` offers to
+    /// compress it.
     ///
     /// # Errors
     /// Those of `io`, and a server that refuses.
-    pub(crate) async fn connect(mut io: Box<dyn Io>, host: &str, path: &str) -> io::Result<WebSocketIo> {
+    pub(crate) async fn connect(
+        mut io: Box<dyn Io>,
+        host: &str,
+        path: &str,
+        deflate: bool,
+    ) -> io::Result<WebSocketIo> {
         let random = RandomState::new();
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&random.hash_one(0).to_le_bytes());
         nonce[8..].copy_from_slice(&random.hash_one(1).to_le_bytes());
-        let handshake = Handshake::new(nonce, PROTOCOL);
+        let mut handshake = Handshake::new(nonce, PROTOCOL);
+        if deflate {
+            handshake = handshake.offer_deflate();
+        }
         io.write_all(handshake.request(host, path).as_bytes()).await?;
         let mut input = Input::default();
-        loop {
+        let accepted = loop {
             match handshake.answer(&mut input) {
-                Ok(Some(_)) => break,
+                Ok(Some(accepted)) => break accepted,
                 Ok(None) => {}
                 Err(why) => return Err(io::Error::other(why)),
             }
             if io.read_buf(input.buffer()).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-        }
+        };
         let role = Role::Client { seed: random.hash_one(2) };
-        Ok(WebSocketIo::new(io, input.into_buffer(), role, close::NORMAL))
+        Ok(WebSocketIo::new(io, input.into_buffer(), role, accepted.deflate, close::NORMAL))
     }
 
-    fn new(io: Box<dyn Io>, input: BytesMut, role: Role, close_code: u16) -> WebSocketIo {
-        let machine = WebSocket::new(role, LIMITS);
+    fn new(
+        io: Box<dyn Io>,
+        input: BytesMut,
+        role: Role,
+        deflate: Option<Deflate>,
+        close_code: u16,
+    ) -> WebSocketIo {
+        let machine = WebSocket::new(role, LIMITS).with_deflate(deflate);
         let (payload, out) = (BytesMut::new(), Outbox::new());
         WebSocketIo { io, machine, input, payload, out, close_code, ended: false, failed: false }
     }

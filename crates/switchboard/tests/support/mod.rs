@@ -299,9 +299,19 @@ pub async fn served(address: &str) -> (switchboard::Running, Channel, Arc<Seen>)
 }
 
 /// A served probe and a channel to it over a WebSocket.
+#[cfg(feature = "http")]
 pub async fn served_over_websocket() -> (switchboard::Running, Channel, Arc<Seen>) {
-    let (running, _, seen) = served("tcp://127.0.0.1:0").await;
-    let url = running.url().replace("tcp://", "ws://") + "/some/path";
+    served_over_websocket_with("").await
+}
+
+/// The same, with options of the channel; the server takes compression.
+#[cfg(feature = "http")]
+pub async fn served_over_websocket_with(options: &str) -> (switchboard::Running, Channel, Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    let server = switchboard::Server::new().add(probe).listen("tcp://127.0.0.1:0").websocket_deflate();
+    let running = server.start().await.expect("start");
+    let url = running.url().replace("tcp://", "ws://") + "/some/path" + options;
     let channel = Channel::connect(&url).await.expect("connect");
     (running, channel, seen)
 }

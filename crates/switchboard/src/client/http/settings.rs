@@ -65,15 +65,23 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the options fit together.
+    /// Whether requests are to be compressed by `deflate`.
+    pub(in crate::client) fn deflates(&self) -> bool {
+        self.compression == Some(Compression::Deflate)
+    }
+
+    /// Whether the options fit together. The native wire can be compressed `over_websocket`.
     ///
     /// # Errors
     /// `InvalidArgument` that names those that do not.
-    pub(in crate::client) fn check(&self) -> Result<()> {
+    pub(in crate::client) fn check(&self, over_websocket: bool) -> Result<()> {
         let wrong = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
+            None if over_websocket && self.announce && !self.deflates() => {
+                wrong("WebSockets know no other compression than deflate")
+            }
             None if self.version.is_some()
-                || self.announce
+                || (self.announce && !over_websocket)
                 || self.get
                 || self.codec == Some(Codec::Json) =>
             {
@@ -149,13 +157,19 @@ mod tests {
             for (name, value) in options {
                 settings.set(name, value).unwrap();
             }
-            settings.check().map_err(|status| status.message().to_owned())
+            settings.check(false).map_err(|status| status.message().to_owned())
         };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("wire", "connect"), ("http", "1"), ("get", "true"), ("codec", "json")]), Ok(()));
         assert!(check(&[("http", "1")]).unwrap_err().contains("add wire="));
         assert!(check(&[("http", "1"), ("wire", "grpc")]).unwrap_err().contains("needs HTTP/2"));
         assert!(check(&[("wire", "grpc-web"), ("get", "true")]).unwrap_err().contains("wire=connect"));
+        let websocket = |compression| {
+            let mut settings = Settings::default();
+            settings.set("compression", compression).unwrap();
+            settings.check(true).is_ok()
+        };
+        assert!(websocket("deflate") && websocket("none") && !websocket("gzip") && !websocket("replies"));
         assert_eq!(Settings::default().set("wire", "soap"), Err("native, grpc, grpc-web or connect"));
     }
 
