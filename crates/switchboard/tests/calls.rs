@@ -60,6 +60,13 @@ macro_rules! on_every_transport {
                     super::super::$name(&channel).await.expect("test");
                 }
 
+                #[cfg(all(feature = "http", feature = "tls"))]
+                #[tokio::test]
+                async fn websocket_tls() {
+                    let (_running, channel, _authority) = served_over_websocket_tls("").await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
                 #[cfg(feature = "tls")]
                 #[test]
                 fn tls_pinned_workers() {

@@ -179,15 +179,28 @@ impl ChannelBuilder {
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
-        if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
-            self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls, &[self.options.alpn()])?));
+        if addresses.iter().any(Address::is_tls) {
+            let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
+            let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
+                (true, true) => {
+                    let text =
+                        format!("{url:?} mixes wss:// with others: give each kind a channel of its own");
+                    return Err(Status::invalid_argument(text));
+                }
+                // That is where their handshake is.
+                (true, false) => crate::net::tls::ALPN_HTTP1,
+                (false, _) => self.options.alpn(),
+            };
+            self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls, &[alpn])?));
         } else if self.tls != TlsOptions::default() {
-            let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
+            let text = format!(
+                "ca, cert, key and server_name are for tls://HOST:PORT and wss://HOST:PORT, not for {url:?}"
+            );
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "http")]
         {
-            let over_websocket = addresses.iter().all(|address| matches!(address, Address::WebSocket(..)));
+            let over_websocket = addresses.iter().all(Address::is_websocket);
             self.options.http.check(over_websocket)?;
             self.options.dialling.deflate = self.options.http.deflates();
             if let Some(dialect) = self.options.http.dialect {
@@ -230,7 +243,7 @@ impl ChannelBuilder {
                 self.options.http.set(name, value).map_err(wrong)?;
             }
             #[cfg(not(feature = "http"))]
-            "compression" if self.url.starts_with("ws://") => match value {
+            "compression" if self.url.starts_with("ws") => match value {
                 "none" | "deflate" => self.options.dialling.deflate = value == "deflate",
                 _ => return Err(wrong("none or deflate")),
             },

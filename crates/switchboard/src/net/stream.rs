@@ -75,9 +75,9 @@ impl Listener {
                 }
                 Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
             }
-            Address::WebSocket(..) => Err(io::Error::new(
+            Address::WebSocket(..) | Address::WebSocketTls(..) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT",
+                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT or tls://HOST:PORT",
             )),
         }
     }
@@ -175,14 +175,19 @@ pub(crate) async fn dial(
                 }
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
-            Address::WebSocket(host, port, path) => {
+            Address::WebSocket(host, port, path) | Address::WebSocketTls(host, port, path) => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
+                let stream: Box<dyn Io> = Box::new(of_another(stream)?);
+                let stream = match address.is_tls() {
+                    true => secure(stream, host, tls.as_ref()).await?,
+                    false => stream,
+                };
                 let host = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                Box::new(WebSocketIo::connect(Box::new(stream), &host, path, *deflate).await?)
+                Box::new(WebSocketIo::connect(stream, &host, path, *deflate).await?)
             }
         })
     };

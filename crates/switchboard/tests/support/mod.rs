@@ -316,7 +316,21 @@ pub async fn served_over_websocket_with(options: &str) -> (switchboard::Running,
     (running, channel, seen)
 }
 
-/// The same inside TLS, with an authority of its own.
+/// A served probe and a channel to it over a WebSocket inside TLS, with an authority of its own.
+#[cfg(all(feature = "http", feature = "tls"))]
+pub async fn served_over_websocket_tls(
+    options: &str,
+) -> (switchboard::Running, Channel, certificates::Authority) {
+    let authority = certificates::Authority::new("test authority");
+    let tls = authority.issue("127.0.0.1").tls();
+    let server = switchboard::Server::new().add(Probe::default()).listen_tls("tcp://127.0.0.1:0", tls);
+    let running = server.websocket_deflate().start().await.expect("start");
+    let url = running.url().replace("tls://", "wss://") + "/some/path" + options;
+    let channel = Channel::builder(&url).ca(authority.ca()).connect().await.expect("connect");
+    (running, channel, authority)
+}
+
+/// A served probe and a channel to it inside TLS, with an authority of its own.
 #[cfg(feature = "tls")]
 pub async fn served_tls() -> (switchboard::Running, Channel, certificates::Authority) {
     let authority = certificates::Authority::new("test authority");
