@@ -16,8 +16,6 @@ pub(crate) enum Lack {
     StreamsBothWays,
     /// The limit of messages does not exist.
     MessageLimit,
-    /// What a handler had added to its reply before it failed.
-    ReplyOfFailure,
     TrailersOfStreams,
     /// Unary calls are seen as another wire's.
     NameOfUnary,
@@ -30,11 +28,6 @@ pub(crate) enum Lack {
 /// Wire, what it lacks, and the reason.
 const LACKS: &[(&[&str], &[Lack], &str)] = &[
     (&["direct"], &[Lack::MessageLimit], "nothing is written or read, so there are no bytes to count"),
-    (
-        &["direct", "memory", "native over TCP", "native over WebSocket", "native over TLS"],
-        &[Lack::ReplyOfFailure],
-        "the context that keeps it is dropped with the handler, which saves the usual call an allocation",
-    ),
     (&["Connect on HTTP/1.1"], &[Lack::StreamsBothWays], "Connect asks for HTTP/2 there"),
     (&JSON_RPC, &[Lack::RequestStreams, Lack::StreamsBothWays], "a request has its parameters in one text"),
     (
@@ -43,7 +36,6 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
-    (&JSON_RPC, &[Lack::ReplyOfFailure], "an error object has the status's own metadata at most"),
     (
         &["JSON-RPC over TCP"],
         &[Lack::CodeOfLarge],
