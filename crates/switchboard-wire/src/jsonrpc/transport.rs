@@ -1,9 +1,6 @@
 //! What separates the JSON texts of a connection: their own end, or the messages of a WebSocket.
 
-use super::{
-    ErrorObject,
-    scan::{Scanned, Scanner},
-};
+use super::{ErrorObject, Scanned, Scanner};
 use crate::{
     Fatal, Input, Outbox,
     websocket::{self, Deflate, Kind, Role, WebSocket},

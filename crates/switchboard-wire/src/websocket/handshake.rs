@@ -26,6 +26,8 @@ pub fn is_key(key: &str) -> bool {
 pub struct Handshake {
     key: String,
     protocol: &'static str,
+    /// A server may leave the protocol out.
+    lenient: bool,
     deflate: bool,
 }
 
@@ -39,7 +41,14 @@ pub struct Accepted {
 impl Handshake {
     /// Asks for `protocol`; `nonce` must be random.
     pub fn new(nonce: [u8; 16], protocol: &'static str) -> Handshake {
-        Handshake { key: base64::encode(&nonce), protocol, deflate: false }
+        Handshake { key: base64::encode(&nonce), protocol, lenient: false, deflate: false }
+    }
+
+    /// Takes a server that speaks no sub-protocols.
+    #[must_use]
+    pub fn protocol_optional(mut self) -> Handshake {
+        self.lenient = true;
+        self
     }
 
     /// Offers to compress messages.
@@ -51,7 +60,7 @@ impl Handshake {
 
     /// The request to `path` of `host`, which has the port that is not 80.
     pub fn request(&self, host: &str, path: &str) -> String {
-        let Handshake { key, protocol, deflate } = self;
+        let Handshake { key, protocol, deflate, .. } = self;
         let extensions = match deflate {
             true => format!("Sec-WebSocket-Extensions: {}\r\n", deflate::OFFER),
             false => String::new(),
@@ -114,6 +123,7 @@ impl Handshake {
         match all("sec-websocket-protocol").next() {
             Some(protocol) if protocol == self.protocol => Ok(Accepted { deflate }),
             Some(other) => Err(format!("the server chose the sub-protocol {other:?}, not {}", self.protocol)),
+            None if self.lenient => Ok(Accepted { deflate }),
             None => Err(format!("the server does not know the sub-protocol {}", self.protocol)),
         }
     }

@@ -376,7 +376,7 @@ enum Took {
 }
 
 fn too_large(message_bytes_max: u64) -> Mistake {
-    (close::TOO_BIG, format!("a message of more than {message_bytes_max} bytes (message_bytes_max)"))
+    (close::TOO_BIG, format!("a message is over the limit of {message_bytes_max} bytes (message_bytes_max)"))
 }
 
 impl Open {

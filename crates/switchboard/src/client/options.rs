@@ -203,6 +203,7 @@ impl ChannelBuilder {
             let over_websocket = addresses.iter().all(Address::is_websocket);
             self.options.http.check(over_websocket)?;
             self.options.dialling.deflate = self.options.http.deflates();
+            self.options.dialling.texts = over_websocket && self.options.http.dialect.is_some();
             if let Some(dialect) = self.options.http.dialect {
                 let make =
                     |way: &Weak<Way>| Way::Http(Http::new(addresses, dialect, self.options, way.clone()));
@@ -239,7 +240,7 @@ impl ChannelBuilder {
             #[cfg(feature = "tls")]
             "server_name" => self.tls.server_name = Some(value.into()),
             #[cfg(feature = "http")]
-            "codec" | "compression" | "get" | "http" | "wire" => {
+            "codec" | "compression" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(wrong)?;
             }
             #[cfg(not(feature = "http"))]

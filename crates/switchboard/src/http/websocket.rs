@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Metadata,
     driver::{Accepted, Connection},
-    net::{WEBSOCKET_PROTOCOL, WebSocketIo},
+    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -26,8 +26,6 @@ use switchboard_wire::{
     jsonrpc, native,
     websocket::{self, Deflate},
 };
-
-const JSONRPC_PROTOCOL: &str = "jsonrpc";
 
 /// A handshake that was accepted, from the request to the end of the HTTP connection.
 #[derive(Clone, Default)]

@@ -143,6 +143,8 @@ pub(crate) type TlsConnector = std::convert::Infallible;
 pub(crate) struct Dialling {
     /// For addresses inside TLS.
     pub(crate) tls: Option<TlsConnector>,
+    /// WebSockets carry JSON-RPC in text messages.
+    pub(crate) texts: bool,
     /// WebSockets offer to compress messages.
     pub(crate) deflate: bool,
 }
@@ -153,7 +155,7 @@ pub(crate) struct Dialling {
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
 pub(crate) async fn dial(
     address: &Address,
-    Dialling { tls, deflate }: &Dialling,
+    Dialling { tls, texts, deflate }: &Dialling,
     limit: Duration,
 ) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
@@ -187,7 +189,7 @@ pub(crate) async fn dial(
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                Box::new(WebSocketIo::connect(stream, &host, path, *deflate).await?)
+                Box::new(WebSocketIo::connect(stream, &host, path, *texts, *deflate).await?)
             }
         })
     };

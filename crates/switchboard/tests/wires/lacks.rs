@@ -41,21 +41,36 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         &[Lack::CodeOfLarge],
         "the text is cut off before it is known to be a call: it is no request, and the connection ends",
     ),
-    (&["JSON-RPC over POST"], &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
-    (&["JSON-RPC over POST"], &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
+    (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
+    (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
-        &["JSON-RPC over WebSocket", "JSON-RPC over TCP"],
+        &["JSON-RPC over WebSocket", "channel on JSON-RPC over WebSocket", "JSON-RPC over TCP"],
         &[Lack::Deadline, Lack::ReplyMetadata, Lack::FailureMetadata],
         "a text has no members for them",
     ),
     (
-        &["JSON-RPC over TCP"],
+        &["JSON-RPC over TCP", "channel on JSON-RPC over WebSocket"],
         &[Lack::RequestMetadata],
-        "neither a text nor the connection has a place for it",
+        "a text has no place for it, and a connection that calls share none for that of one",
+    ),
+    (
+        &["channel on JSON-RPC over WebSocket"],
+        &[Lack::CodeOfLarge],
+        "the connection is closed with a code of its own, and nobody knows for which of its calls",
     ),
 ];
 
-const JSON_RPC: [&str; 3] = ["JSON-RPC over POST", "JSON-RPC over WebSocket", "JSON-RPC over TCP"];
+const POSTS: [&str; 3] =
+    ["JSON-RPC over POST", "channel on JSON-RPC over POST", "channel on JSON-RPC over POST on HTTP/2"];
+
+const JSON_RPC: [&str; 6] = [
+    POSTS[0],
+    POSTS[1],
+    POSTS[2],
+    "JSON-RPC over WebSocket",
+    "channel on JSON-RPC over WebSocket",
+    "JSON-RPC over TCP",
+];
 
 pub(crate) fn lacks(wire: &str, lack: Lack) -> bool {
     LACKS.iter().any(|(wires, lacked, _)| wires.contains(&wire) && lacked.contains(&lack))

@@ -32,7 +32,7 @@ enum Way {
 }
 
 /// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: [(&str, &str, &str); 11] = [
+const CHANNELS: [(&str, &str, &str); 14] = [
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
     ("native over WebSocket, compressed", "native", "ws?compression=deflate"),
@@ -43,6 +43,9 @@ const CHANNELS: [(&str, &str, &str); 11] = [
     ("Connect", "connect", "?wire=connect"),
     ("Connect on HTTP/1.1", "connect", "?wire=connect&http=1"),
     ("Connect with JSON", "connect", "?wire=connect&codec=json"),
+    ("channel on JSON-RPC over POST", "jsonrpc", "?wire=jsonrpc"),
+    ("channel on JSON-RPC over POST on HTTP/2", "jsonrpc", "?wire=jsonrpc&http=2&path=/rpc"),
+    ("channel on JSON-RPC over WebSocket", "jsonrpc", "ws?wire=jsonrpc"),
     ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
 ];
 
@@ -117,6 +120,9 @@ impl Wire {
             return None;
         }
         match &self.way {
+            Way::Channel(channel) if lacks(self.name, Lack::RequestMetadata) => {
+                Some(channel::ask(channel, &Asked { metadata: Vec::new(), ..asked.clone() }).await)
+            }
             Way::Channel(channel) => Some(channel::ask(channel, asked).await),
             Way::GrpcWebText(address) => Some(grpc_web_text::ask(*address, asked).await),
             Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
