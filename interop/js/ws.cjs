@@ -1,5 +1,5 @@
-// WebSocket by ws: JSON-RPC in text messages, the native wire in binary ones. Takes the address of the server and
-// the file of the client for browsers.
+// WebSocket by ws: JSON-RPC in text messages, the native wire in binary ones. Takes the address of the server, the file
+// of the client for browsers, and whether the server compresses.
 "use strict";
 
 const assert = require("node:assert");
@@ -19,7 +19,8 @@ async function open(protocols) {
 
 async function text() {
   const { ws, next } = await open();
-  assert.strictEqual(ws.extensions, "");
+  const compressed = process.argv[4] === "compressed";
+  assert.strictEqual(ws.extensions, compressed ? "permessage-deflate" : "");
   const request = JSON.stringify({ jsonrpc: "2.0", method: "Greeter.Greet", params: ["Ada"], id: "é" });
   const bytes = Buffer.from(request);
   // In fragments that cut a character in two, with a ping in between.

@@ -1,9 +1,12 @@
 """WebSocket by websockets, and by Node's ws with the client for browsers."""
 
+import base64
 import json
+import random
 import unittest
 
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.sync.client import connect
 
 import node
@@ -85,6 +88,70 @@ class Messages(unittest.TestCase):
 
     def test_by_ws_and_the_client_for_browsers(self):
         self.assertEqual(node.run("ws.cjs", self.server.address, node.BROWSER_CLIENT), "")
+
+
+class Compressed(unittest.TestCase):
+    """websockets offers compression unless told otherwise; this server agrees."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server("--websocket-deflate"))
+
+    def echo(self, websocket, sizes=(0, 1, 300, 65_536, 1 << 20)):
+        for size in sizes:
+            for text in ("x" * size, random_text(size)):
+                websocket.send(request("Greeter.Greet", [text + "."], size))
+                answer = json.loads(websocket.recv(PATIENCE_SECONDS))
+                self.assertEqual(answer["result"], {"text": f"hello {text}."})
+
+    def test_what_is_offered_by_default_is_taken(self):
+        with open_to(self.server) as websocket:
+            self.assertEqual(
+                websocket.response.headers["Sec-WebSocket-Extensions"],
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+            )
+            self.echo(websocket)
+            websocket.send(character for character in request("Greeter.Greet", ["x" * 2000], 1))
+            self.assertEqual(len(json.loads(websocket.recv(PATIENCE_SECONDS))["result"]["text"]), 2006)
+
+    def test_every_window_of_the_server(self):
+        for bits in range(8, 16):
+            offer = ClientPerMessageDeflateFactory(server_max_window_bits=bits, client_max_window_bits=True)
+            with open_to(self.server, extensions=[offer], compression=None) as websocket:
+                answer = websocket.response.headers["Sec-WebSocket-Extensions"]
+                self.assertIn(f"server_max_window_bits={bits}", answer)
+                self.echo(websocket, (300, 100_000))
+
+    def test_answers_are_compressed(self):
+        with open_to(self.server) as websocket:
+            received = []
+            decode = websocket.protocol.extensions[0].decode
+            websocket.protocol.extensions[0].decode = lambda frame, **options: (
+                received.append((frame.rsv1, len(frame.data))),
+                decode(frame, **options),
+            )[1]
+            self.echo(websocket, (65_536,))
+            (compressed, length), _ = received
+            self.assertTrue(compressed and length < 1000, received)
+
+    def test_a_bomb_is_refused(self):
+        with open_to(self.server) as websocket:
+            with self.assertRaises(ConnectionClosed):
+                websocket.send(" " * (64 << 20))
+                websocket.recv(PATIENCE_SECONDS)
+        self.assertEqual(websocket.close_code, 1009)
+
+    def test_nothing_is_compressed_unless_asked_for(self):
+        with open_to(self.server, compression=None) as websocket:
+            self.assertNotIn("Sec-WebSocket-Extensions", websocket.response.headers)
+            self.echo(websocket, (65_536,))
+
+    def test_by_ws_and_the_client_for_browsers(self):
+        self.assertEqual(node.run("ws.cjs", self.server.address, node.BROWSER_CLIENT, "compressed"), "")
+
+
+def random_text(size):
+    return base64.b64encode(random.Random(size).randbytes(size)).decode()[:size]
 
 
 class Drain(unittest.TestCase):

@@ -32,6 +32,10 @@ pub(crate) struct ServeArgs {
     /// port may always. May be given several times.
     #[arg(long, value_name = "ORIGIN")]
     websocket_origin: Vec<String>,
+    /// Compress the messages of WebSockets whose callers offer it; off because the sizes then tell something about their
+    /// content.
+    #[arg(long)]
+    websocket_deflate: bool,
     /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.
     #[arg(long)]
     channelz: bool,
@@ -65,6 +69,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     runtime.run(async move {
         let mut server = services::server().limits(limits).websocket_origins(args.websocket_origin);
+        if args.websocket_deflate {
+            server = server.websocket_deflate();
+        }
         if args.channelz {
             server = server.channelz();
         }

@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648) as far as text protocols need it: writing.
+//! Base64 (RFC 4648) as far as text protocols need it.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -16,6 +16,25 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes of a text with or without padding; none if it is no such text.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    for group in text.chunks(4) {
+        let mut wide = 0;
+        for byte in group {
+            wide = wide << 6 | ALPHABET.iter().position(|known| known == byte)? as u32;
+        }
+        let whole = group.len() - 1;
+        if whole == 0 {
+            return None;
+        }
+        wide <<= 6 * (4 - group.len());
+        bytes.extend_from_slice(&wide.to_be_bytes()[1..=whole]);
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +50,9 @@ mod tests {
             ("fooba", "Zm9vYmE="),
         ] {
             assert_eq!(encode(bytes.as_bytes()), text);
+            assert_eq!(decode(text).as_deref(), Some(bytes.as_bytes()));
         }
+        assert_eq!(decode("Zg"), Some(b"f".to_vec()));
+        assert!(decode("Z").is_none() && decode("Zm9vY").is_none() && decode("Z g=").is_none());
     }
 }

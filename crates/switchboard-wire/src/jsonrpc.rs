@@ -2,7 +2,8 @@
 //!
 //! [`Body`] is what arrived, [`Request`] one entry of it, [`ErrorObject`] why an entry fails, and [`Batch`] collects
 //! the answers of several; these four are all that HTTP needs. [`Server`] adds the order of a connection: over bare
-//! bytes, where JSON texts follow one another, and over WebSocket, where a text message is one of them.
+//! bytes, where JSON texts follow one another, and over WebSocket, where a text message is one of them. Callers write a
+//! [`request`] and read an [`Answer`]; [`Texts`] tells the answers of a connection apart.
 //!
 //! ```text
 //! {"jsonrpc":"2.0","method":"demo.v1.Greeter.Greet","params":{"name":"you"},"id":1}
@@ -16,6 +17,7 @@
 
 mod answer;
 mod batch;
+mod client;
 mod error;
 mod method;
 mod request;
@@ -25,8 +27,11 @@ mod server;
 mod tests;
 mod transport;
 
+use scan::{Scanned, Scanner};
+
 pub use answer::{failure, success};
 pub use batch::Batch;
+pub use client::{Answer, Texts, cancel, request};
 pub use error::{ErrorObject, code_of, error_code};
 pub use method::{find, message};
 pub use request::{Body, Invalid, Request};

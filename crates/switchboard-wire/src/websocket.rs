@@ -10,9 +10,10 @@
 //!             └─► out: the answers to PING and CLOSE
 //! ```
 //!
-//! A mistake of the peer writes a CLOSE with its code and ends the machine with [`Fatal`](crate::Fatal). Compression
-//! (RFC 7692) is not offered and not accepted, so the reserved bits must be zero.
+//! A mistake of the peer writes a CLOSE with its code and ends the machine with [`Fatal`](crate::Fatal). Messages are
+//! compressed (RFC 7692) where both sides agreed on a [`Deflate`]; else the reserved bits must be zero.
 
+mod deflate;
 mod frame;
 mod handshake;
 mod machine;
@@ -21,6 +22,7 @@ mod sha1;
 mod tests;
 mod utf8;
 
+pub use deflate::Deflate;
 pub use frame::Kind;
 pub use handshake::{Accepted, Handshake, accept_key, is_key};
 pub use machine::{Close, Event, Limits, Role, WebSocket};

@@ -6,11 +6,14 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use switchboard_wire::{MethodInfo, ServiceInfo};
@@ -72,7 +75,7 @@ thread_local! {
 
 /// Where the reply's metadata is kept.
 enum Place {
-    /// Here: it is lost when a call of one reply fails.
+    /// Here: of a handler that fails it goes to whoever [asked for it](Cx::keep_reply).
     Here(ReplyCell),
     /// With whoever answers the caller, so that it outlives a handler that fails.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shares it"))]
@@ -81,7 +84,20 @@ enum Place {
 
 /// What a handler adds to its reply; costs no allocation while that is nothing.
 #[derive(Default)]
-pub(crate) struct ReplyCell(Mutex<Option<Box<ReplyMetadata>>>);
+pub(crate) struct ReplyCell {
+    reply: Mutex<Option<Box<ReplyMetadata>>>,
+    /// Under this number it is left behind when the call is over; 0 leaves nothing.
+    number: u64,
+}
+
+thread_local! {
+    /// What the call that was over last on this thread had added.
+    static LEFT: Cell<Option<(u64, Box<ReplyMetadata>)>> = const { Cell::new(None) };
+    /// Numbers of no other thread.
+    static NEXT: Cell<u64> = Cell::new(THREADS.fetch_add(1 << 40, Ordering::Relaxed));
+}
+
+static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// The metadata before and after the messages of a reply.
 #[derive(Default)]
@@ -259,7 +275,8 @@ impl Cx {
         self.context().method
     }
 
-    /// Adds metadata that goes before the first message of the reply; after that message it has no effect.
+    /// Adds metadata that goes before the first message of the reply; after that message it has no effect. Should the
+    /// handler of a call with one reply fail, it comes with the status.
     ///
     /// # Errors
     /// `InvalidArgument` for names or values that [`Metadata`] refuses.
@@ -267,7 +284,7 @@ impl Cx {
         Ok(self.reply_mut(|reply| reply.head.insert(name, value))?)
     }
 
-    /// Adds metadata that goes with the end of the reply.
+    /// Adds metadata that goes with the end of the reply, also of one that fails.
     ///
     /// # Errors
     /// `InvalidArgument` for names or values that [`Metadata`] refuses.
@@ -285,6 +302,16 @@ impl Cx {
         let cell = Arc::<ReplyCell>::default();
         self.context_mut().reply = Place::Shared(cell.clone());
         cell
+    }
+
+    /// To be called before the handler gets this context, on the thread that polls it: should the handler fail, what it
+    /// had added to its reply is [added to its status](with_left). The context is gone by then; no cell outlives it, since
+    /// the usual call needs none.
+    pub(crate) fn keep_reply(&mut self) -> u64 {
+        let Place::Here(cell) = &mut self.context_mut().reply else { return 0 };
+        cell.number = NEXT.get() + 1;
+        NEXT.set(cell.number);
+        cell.number
     }
 
     /// Takes what the handler added for the head.
@@ -332,9 +359,8 @@ impl Place {
     #[inline]
     fn take(&mut self) -> ReplyMetadata {
         match self {
-            Place::Here(ReplyCell(cell)) => {
-                let reply = cell.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-                reply.map_or_else(ReplyMetadata::default, |reply| *reply)
+            Place::Here(cell) => {
+                cell.get_mut().take().map_or_else(ReplyMetadata::default, |reply| *reply)
             }
             Place::Shared(cell) => cell.take(),
         }
@@ -344,7 +370,7 @@ impl Place {
     #[inline]
     fn clear(&mut self) {
         match self {
-            Place::Here(ReplyCell(cell)) => *cell.get_mut().unwrap_or_else(PoisonError::into_inner) = None,
+            Place::Here(cell) => cell.leave(),
             Place::Shared(_) => *self = Place::default(),
         }
     }
@@ -352,13 +378,45 @@ impl Place {
 
 impl ReplyCell {
     fn lock(&self) -> MutexGuard<'_, Option<Box<ReplyMetadata>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get_mut(&mut self) -> &mut Option<Box<ReplyMetadata>> {
+        self.reply.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes all that was added.
     pub(crate) fn take(&self) -> ReplyMetadata {
         self.lock().take().map_or_else(ReplyMetadata::default, |reply| *reply)
     }
+
+    /// Leaves what was added to whoever [asked for it](Cx::keep_reply), if anybody did.
+    #[inline]
+    fn leave(&mut self) {
+        let number = std::mem::take(&mut self.number);
+        if let Some(reply) = self.get_mut().take()
+            && number != 0
+        {
+            // Without effect while the thread ends.
+            let _ = LEFT.try_with(|left| left.set(Some((number, reply))));
+        }
+    }
+}
+
+/// The status of a handler that failed in this poll, with what it had added to its reply until then.
+#[cold]
+pub(crate) fn with_left(mut status: Status, number: u64) -> Status {
+    if let Some((left, reply)) = LEFT.take()
+        && left == number
+        && number != 0
+    {
+        let own = std::mem::take(status.metadata_mut());
+        let ReplyMetadata { head, trailers } = *reply;
+        for part in [head, trailers, own] {
+            status.metadata_mut().extend(part);
+        }
+    }
+    status
 }
 
 impl fmt::Debug for Cx {

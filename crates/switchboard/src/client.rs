@@ -16,7 +16,7 @@ pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::{Codec, Metadata, Result, Service, Status, context};
+use crate::{Codec, Kind, Metadata, Result, Service, Status, context};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -38,6 +38,11 @@ pub struct ClientMethod {
 }
 
 impl ClientMethod {
+    /// What kind of call it is; unary when the index is of no method, which the server will say.
+    pub(crate) fn kind(&self) -> Kind {
+        self.service.methods.get(usize::from(self.index)).map_or(Kind::Unary, |method| method.kind)
+    }
+
     /// The schema that the caller was built from.
     pub(crate) fn schema(&self) -> Option<SchemaId> {
         self.service.methods.get(usize::from(self.index)).and_then(|method| method.schema)
@@ -68,11 +73,13 @@ impl Channel {
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
     /// `tls://a.example:8443?ca=ca.pem`.
     ///
-    /// The server speaks the native wire unless `wire=grpc`, `grpc-web` or `connect` says otherwise; `http://` means
-    /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
+    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `connect` or `jsonrpc` says otherwise; `http://`
+    /// means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
     /// services are written (traits always are, on HTTP). `compression=gzip`, `zstd` or `deflate` compresses requests
     /// and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
-    /// effects by GET on Connect.
+    /// effects by GET on Connect. Addresses of WebSockets take `compression=deflate`: messages are compressed if the server
+    /// agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
+    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

@@ -52,7 +52,7 @@ mod standard;
 mod text;
 mod ticket;
 mod trailers;
-mod websocket;
+pub(crate) mod websocket;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;

@@ -44,7 +44,8 @@ pub struct Server {
     listeners: Vec<Listening>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
-    websocket_origins: Vec<String>,
+    #[cfg(feature = "http")]
+    websockets: crate::http::websocket::Options,
     mistakes: Vec<Error>,
     #[cfg(feature = "channelz")]
     channelz: bool,
@@ -70,7 +71,8 @@ impl Server {
             listeners: Vec::new(),
             limits: Limits::default(),
             method_limits: Vec::new(),
-            websocket_origins: Vec::new(),
+            #[cfg(feature = "http")]
+            websockets: Default::default(),
             mistakes: Vec::new(),
             #[cfg(feature = "channelz")]
             channelz: false,
@@ -183,8 +185,21 @@ impl Server {
 
     /// Lets web pages of these origins open WebSockets, `https://app.example`, or of all with `*`; pages that came
     /// from the same host and port may always. Callers that are no browsers are not concerned.
+    #[cfg(feature = "http")]
     pub fn websocket_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Server {
-        self.websocket_origins.extend(origins.into_iter().map(Into::into));
+        self.websockets.origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// Compresses the messages of WebSockets whose callers offer it (RFC 7692), both ways; browsers always do.
+    ///
+    /// Off unless asked for: it costs time, some 50 KiB for each connection on which a compressed message is arriving and
+    /// 300 KiB a thread, and the sizes of messages tell something about their content where secrets travel beside what an
+    /// attacker may choose. No side keeps its window between messages. Limits hold for what messages are when they are
+    /// not compressed; short ones never are.
+    #[cfg(feature = "http")]
+    pub fn websocket_deflate(mut self) -> Server {
+        self.websockets.deflate = true;
         self
     }
 
@@ -275,7 +290,7 @@ impl Server {
             draining: AtomicBool::new(false),
             open: Mutex::default(),
             #[cfg(feature = "http")]
-            websocket_origins: self.websocket_origins,
+            websockets: self.websockets,
             #[cfg(feature = "http")]
             drain_http: watch::Sender::new(false),
             #[cfg(feature = "http")]
@@ -455,7 +470,7 @@ pub(crate) struct Shared {
     open: Mutex<HashMap<u64, Open>>,
     /// Of pages that may open WebSockets.
     #[cfg(feature = "http")]
-    pub(crate) websocket_origins: Vec<String>,
+    pub(crate) websockets: crate::http::websocket::Options,
     #[cfg(feature = "http")]
     pub(crate) drain_http: watch::Sender<bool>,
     /// What HTTP connections share; made by the first.

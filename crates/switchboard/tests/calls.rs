@@ -46,10 +46,24 @@ macro_rules! on_every_transport {
                     super::super::$name(&channel).await.expect("test");
                 }
 
+                #[cfg(feature = "http")]
+                #[tokio::test]
+                async fn websocket_compressed() {
+                    let (_running, channel, _) = served_over_websocket_with("?compression=deflate").await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
                 #[cfg(feature = "tls")]
                 #[tokio::test]
                 async fn tls() {
                     let (_running, channel, _authority) = served_tls().await;
+                    super::super::$name(&channel).await.expect("test");
+                }
+
+                #[cfg(all(feature = "http", feature = "tls"))]
+                #[tokio::test]
+                async fn websocket_tls() {
+                    let (_running, channel, _authority) = served_over_websocket_tls("").await;
                     super::super::$name(&channel).await.expect("test");
                 }
 

@@ -154,6 +154,158 @@ async fn handshakes_choose_a_protocol() {
 }
 
 #[tokio::test]
+async fn compression_is_agreed_on_where_the_server_allows_it() {
+    let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0").websocket_deflate();
+    let running = server.start().await.unwrap();
+    let agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
+    for (offer, answer) in [
+        ("", None),
+        ("Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n", Some("")),
+        ("Sec-WebSocket-Extensions: x\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", Some("")),
+        (
+            "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=10\r\n",
+            Some("; server_max_window_bits=10"),
+        ),
+        ("Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=16\r\n", None),
+    ] {
+        let (_, head) = Raw::shake(&running, offer).await;
+        assert!(head.starts_with("http/1.1 101"), "{offer}: {head}");
+        let answered = head.lines().find_map(|line| line.strip_prefix("sec-websocket-extensions: "));
+        assert_eq!(answered, answer.map(|more| format!("{agreed}{more}")).as_deref(), "{offer}");
+    }
+}
+
+/// A server that compresses, and the connection of a client that asked for it and for `protocol`.
+async fn compressed(protocol: &str, limits: &[(Limit, u64)]) -> (Running, Raw) {
+    let server = Server::new().add(Probe::default()).listen_with("tcp://127.0.0.1:0", limits);
+    let running = server.websocket_deflate().start().await.unwrap();
+    let headers =
+        format!("Sec-WebSocket-Extensions: permessage-deflate\r\nSec-WebSocket-Protocol: {protocol}\r\n");
+    let (raw, head) = Raw::shake(&running, &headers).await;
+    assert!(head.contains("sec-websocket-extensions: permessage-deflate"), "{head}");
+    (running, raw)
+}
+
+fn deflate(payload: &[u8]) -> Vec<u8> {
+    let mut into = Vec::with_capacity(payload.len() + 100);
+    flate2::Compress::new(flate2::Compression::default(), false)
+        .compress_vec(payload, &mut into, flate2::FlushCompress::Sync)
+        .unwrap();
+    assert!(into.ends_with(&[0, 0, 0xFF, 0xFF]));
+    into.truncate(into.len() - 4);
+    into
+}
+
+fn inflate(payload: &[u8], most: usize) -> Vec<u8> {
+    let mut into = Vec::with_capacity(most);
+    let bytes = [payload, &[0, 0, 0xFF, 0xFF]].concat();
+    flate2::Decompress::new(false).decompress_vec(&bytes, &mut into, flate2::FlushDecompress::Sync).unwrap();
+    into
+}
+
+#[tokio::test]
+async fn compressed_texts_are_json_rpc_in_both_directions() {
+    let (_running, mut raw) = compressed("jsonrpc", &[]).await;
+    let large = vec![7; 20_000];
+    let ask = deflate(&request("Probe.Echo", json!([large]), 1));
+    for cut in [0, 1, ask.len() / 2, ask.len()] {
+        raw.send(0x41, &ask[..cut]).await;
+        raw.send(PING, b"?").await;
+        raw.send(0x80, &ask[cut..]).await;
+        assert_eq!(raw.next().await, (PONG, b"?".to_vec()));
+        let (first, answer) = raw.next().await;
+        assert!(first == TEXT | 0x40 && answer.len() < 1000, "{first:x} {}", answer.len());
+        let answer: Value = serde_json::from_slice(&inflate(&answer, 100_000)).unwrap();
+        assert_eq!(answer["result"], json!(large));
+    }
+    // What is not compressed is taken as well, and what is short is not compressed.
+    raw.send(TEXT, &request("Probe.Echo", json!([[1]]), 2)).await;
+    assert_eq!(raw.json().await["result"], json!([1]));
+    raw.send(TEXT | 0x40, b"\0").await;
+    assert_eq!(raw.json().await["error"]["code"], -32700);
+}
+
+#[tokio::test]
+async fn the_native_wire_is_compressed_too() {
+    let (_running, mut native) = compressed("swb.1", &[]).await;
+    let message = support::raw::message(&vec![7u8; 20_000]);
+    let call = support::raw::open_call(support::raw::WHOLE, 12, 1, &message);
+    let bytes = [support::raw::PREFACE, &support::raw::method(12, "test.Probe/Echo"), &call].concat();
+    native.send(BINARY | 0x40, &deflate(&bytes)).await;
+    let mut answered = Vec::new();
+    let mut saw_compressed = false;
+    while answered.len() < message.len() {
+        let (first, payload) = native.next().await;
+        saw_compressed |= first == BINARY | 0x40;
+        answered.extend(if first == BINARY { payload } else { inflate(&payload, 100_000) });
+    }
+    assert!(saw_compressed && answered.windows(message.len()).any(|window| window == message));
+}
+
+#[tokio::test]
+async fn mistakes_in_compression_close_with_their_code() {
+    let limits = [(Limit::MessageBytesMax, 1000)];
+    let good = deflate(&request("Probe.Echo", json!([[1]]), 1));
+    for (name, bytes, code) in [
+        ("no deflate", frame(0xC1, b"\xff\xff\xff"), 1007),
+        ("cut", frame(0xC1, &good[..good.len() / 2]), 1007),
+        ("no utf-8", frame(0xC1, &deflate(b"{\"\xff\"}")), 1007),
+        ("bit of a continuation", [frame(0x01, b"{"), frame(0xC0, b"}")].concat(), 1002),
+        ("bit of a ping", frame(0xC9, b""), 1002),
+        ("bit of a close", frame(0xC8, b""), 1002),
+        ("second reserved bit", frame(0xA1, b"{}"), 1002),
+        ("a bomb", frame(0xC1, &deflate(&[b' '; 100_000])), 1009),
+        ("a large frame", frame(0xC1, &[0; 1200]), 1009),
+        ("compressed binary", frame(0xC2, &deflate(b"\xF5SWB")), 1003),
+    ] {
+        for step in [1, bytes.len()] {
+            let (running, mut raw) = compressed("jsonrpc", &limits).await;
+            for piece in bytes.chunks(step) {
+                // The server may have closed already.
+                if raw.0.write_all(piece).await.is_err() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(raw.closed().await, code, "{name}");
+            assert_eq!(running.stats().protocol_errors, 1, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn channels_compress_where_the_server_agrees() {
+    for (running, allows) in [
+        (start(&[]).await.0, false),
+        (
+            Server::new()
+                .add(Probe::default())
+                .listen("tcp://127.0.0.1:0")
+                .websocket_deflate()
+                .start()
+                .await
+                .unwrap(),
+            true,
+        ),
+    ] {
+        let url = running.url().replace("tcp://", "ws://") + "?compression=deflate";
+        let channel = Channel::connect(&url).await.unwrap();
+        for len in [0, 100, 10_000, 1 << 20] {
+            let sent: Vec<u8> = (0..len).map(|n: u32| (n / 100) as u8).collect();
+            let reply: Vec<u8> = ask(&channel, &support::ECHO, &sent).await.unwrap();
+            assert!(reply == sent, "{len} {allows}");
+        }
+    }
+    for (url, expected) in [
+        ("ws://127.0.0.1:1?compression=gzip", "no other compression than deflate"),
+        ("tcp://127.0.0.1:1?compression=deflate", "add wire=grpc"),
+    ] {
+        let status = Channel::builder(url).lazy().unwrap_err();
+        assert!(status.message().contains(expected), "{url}: {status}");
+    }
+}
+
+#[tokio::test]
 async fn messages_may_follow_the_handshake_at_once() {
     let (running, _) = start(&[]).await;
     let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();

@@ -26,8 +26,8 @@ cannot be written.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CallArgs {
-    /// Server: HOST:PORT, tcp://, http://, tls:// or unix:/PATH; with options of a channel as
-    /// in localhost:8080?wire=connect&http=1
+    /// Server: HOST:PORT, tcp://, http://, tls://, ws://, wss:// or unix:/PATH; with options of
+    /// a channel as in localhost:8080?wire=connect&http=1
     pub(super) url: String,
     /// Method to call, as in pkg.Service/Method; or `list`, or `describe`
     #[arg(value_name = "METHOD|list|describe")]
@@ -39,7 +39,7 @@ pub(crate) struct CallArgs {
     /// takes a stream
     #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
     pub(super) data: Option<String>,
-    /// Protocol of the call [default: grpc, or what the URL says]
+    /// Protocol of the call [default: grpc, native in a WebSocket, or what the URL says]
     #[arg(long, value_name = "WIRE", value_enum)]
     pub(super) wire: Option<Wire>,
     /// Metadata to send; values of names that end in -bin are base64. May be repeated

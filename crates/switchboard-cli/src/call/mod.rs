@@ -222,7 +222,7 @@ impl Command<'_> {
         }
         let channel = match (channel, self.target.wire) {
             // Reflection is a service of gRPC; one that has both wires has it on one port.
-            (_, Wire::Native) => self.connect(Wire::Grpc).await?,
+            (_, Wire::JsonRpc | Wire::Native) => self.connect(Wire::Grpc).await?,
             (Some(channel), _) => channel.clone(),
             (None, wire) => self.connect(wire).await?,
         };

@@ -10,6 +10,8 @@ pub(super) enum Wire {
     Connect,
     Grpc,
     GrpcWeb,
+    #[value(name = "jsonrpc")]
+    JsonRpc,
     Native,
 }
 
@@ -19,16 +21,15 @@ impl Wire {
             Wire::Connect => "connect",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
+            Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
         }
     }
 
     fn named(name: &str) -> Result<Wire, String> {
-        Wire::value_variants()
-            .iter()
-            .copied()
-            .find(|wire| wire.name() == name)
-            .ok_or_else(|| format!("wire={name} in the URL: expected grpc, grpc-web, connect or native"))
+        Wire::value_variants().iter().copied().find(|wire| wire.name() == name).ok_or_else(|| {
+            format!("wire={name} in the URL: expected grpc, grpc-web, connect, jsonrpc or native")
+        })
     }
 }
 
@@ -44,11 +45,11 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(args: &CallArgs) -> Result<Target, String> {
         let (address, query) = args.url.split_once('?').unwrap_or((&args.url, ""));
-        let address = with_scheme(address)?;
+        let (address, path) = with_scheme(address)?;
         let tls = [&args.ca, &args.cert, &args.key, &args.server_name];
-        if tls.iter().any(|flag| flag.is_some()) && !address.starts_with("tls://") {
+        if tls.iter().any(|flag| flag.is_some()) && !is_tls(&address) {
             return Err(format!(
-                "--ca, --cert, --key and --server-name are for tls://HOST:PORT, not for {address}"
+                "--ca, --cert, --key and --server-name are for tls://HOST:PORT and wss://, not for {address}"
             ));
         }
         let mut options = Vec::new();
@@ -67,6 +68,18 @@ impl Target {
             let (asked, flag) = (asked.name(), flag.name());
             return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
         }
+        let usual = if is_websocket(&address) { Wire::Native } else { Wire::Grpc };
+        let wire = args.wire.or(wire).unwrap_or(usual);
+        match path {
+            Some(path) if wire == Wire::JsonRpc => options.push(("path".to_owned(), path)),
+            Some(_) => {
+                return Err(format!(
+                    "{:?} has a path: name the method behind the address instead",
+                    args.url.split('?').next().unwrap_or_default()
+                ));
+            }
+            None => {}
+        }
         let mut flag = |name: &str, value: &Option<String>| {
             let Some(value) = value else { return Ok(()) };
             if value.contains(['&', '?']) {
@@ -80,16 +93,27 @@ impl Target {
         flag("key", &args.key)?;
         flag("server_name", &args.server_name)?;
         flag("message_bytes_max", &args.max_message_size)?;
-        Ok(Target { address, options, wire: args.wire.or(wire).unwrap_or(Wire::Grpc) })
+        Ok(Target { address, options, wire })
     }
 
     /// The URL of a channel for calls on `wire`.
     pub(super) fn url(&self, wire: Wire) -> String {
         // One caller needs one connection.
-        let mut url = format!("{}?connections=1&wire={}", self.address, wire.name());
+        let websocket = is_websocket(&self.address);
+        let bare = websocket && ![Wire::JsonRpc, Wire::Native].contains(&wire);
+        // What a WebSocket does not carry is on the port beneath.
+        let address = if bare { beneath(&self.address) } else { self.address.clone() };
+        let mut url = format!("{address}?connections=1&wire={}", wire.name());
         for (name, value) in &self.options {
             // The native wire has one codec for protobuf and no HTTP beneath.
-            if wire == Wire::Native && ["codec", "compression", "get", "http"].contains(&name.as_str()) {
+            let left_out: &[&str] = match wire {
+                Wire::Native if websocket => &["codec", "get", "http", "path"],
+                Wire::Native => &["codec", "compression", "get", "http", "path"],
+                // These are for the call, and this is for its schema.
+                wire if wire != self.wire => &["codec", "compression", "get", "http", "path"],
+                _ => &[],
+            };
+            if left_out.contains(&name.as_str()) {
                 continue;
             }
             url += &format!("&{name}={value}");
@@ -116,27 +140,45 @@ impl Target {
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        self.address.starts_with("tls://")
+        is_tls(&self.address)
     }
 }
 
-/// `localhost:8080` is TCP; what browsers call https is TLS.
-fn with_scheme(address: &str) -> Result<String, String> {
-    let default_port = |rest: &str, port: u16| {
-        let host = rest.strip_suffix('/').unwrap_or(rest);
-        if host.contains('/') {
-            return Err(format!("{address:?} has a path: name the method behind the address instead"));
-        }
+fn is_tls(address: &str) -> bool {
+    address.starts_with("tls://") || address.starts_with("wss://")
+}
+
+fn is_websocket(address: &str) -> bool {
+    address.starts_with("ws://") || address.starts_with("wss://")
+}
+
+/// The transport of a WebSocket.
+fn beneath(address: &str) -> String {
+    let scheme = if is_tls(address) { "tls" } else { "tcp" };
+    let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+    format!("{scheme}://{}", rest.split('/').next().unwrap_or_default())
+}
+
+/// `localhost:8080` is TCP; what browsers call https is TLS, and has a path at times.
+fn with_scheme(address: &str) -> Result<(String, Option<String>), String> {
+    let with_port = |scheme: &str, rest: &str, port: u16| {
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
+        let port = if has_port { String::new() } else { format!(":{port}") };
+        (format!("{scheme}://{host}{port}"), path.to_owned())
     };
+    let with_path = |(address, path): (String, String)| (address, Some(path).filter(|path| path.len() > 1));
     match address.split_once("://") {
-        Some(("http", rest)) => Ok(format!("tcp://{}", default_port(rest, 80)?)),
-        Some(("https", rest)) => Ok(format!("tls://{}", default_port(rest, 443)?)),
-        Some(_) => Ok(address.to_owned()),
-        None if address.starts_with("unix:") => Ok(address.to_owned()),
+        Some(("http", rest)) => Ok(with_path(with_port("tcp", rest, 80))),
+        Some(("https", rest)) => Ok(with_path(with_port("tls", rest, 443))),
+        Some((scheme @ ("ws" | "wss"), rest)) => {
+            let (address, path) = with_port(scheme, rest, if scheme == "ws" { 80 } else { 443 });
+            Ok((address + &path, None))
+        }
+        Some(_) => Ok((address.to_owned(), None)),
+        None if address.starts_with("unix:") => Ok((address.to_owned(), None)),
         None if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-            Ok(format!("tcp://{address}"))
+            Ok((format!("tcp://{address}"), None))
         }
         None => Err(format!("{address:?} is no address: expected HOST:PORT, as in localhost:8080")),
     }
@@ -166,6 +208,9 @@ mod tests {
             ("http://a", "tcp://a:80?connections=1&wire=grpc"),
             ("https://a", "tls://a:443?connections=1&wire=grpc"),
             ("unix:/run/a --wire native", "unix:/run/a?connections=1&wire=native"),
+            ("http://a/rpc?wire=jsonrpc", "tcp://a:80?connections=1&wire=jsonrpc&path=/rpc"),
+            ("ws://a/x", "ws://a:80/x?connections=1&wire=native"),
+            ("wss://a --wire jsonrpc --ca x.pem", "wss://a:443?connections=1&wire=jsonrpc&ca=x.pem"),
             ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
             (
                 "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",
@@ -178,11 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn schemas_come_over_grpc_on_the_port_beneath() {
+        for (line, url) in [
+            ("ws://a/x?compression=deflate", "tcp://a:80?connections=1&wire=grpc"),
+            ("wss://a/x --ca x.pem", "tls://a:443?connections=1&wire=grpc&ca=x.pem"),
+            ("http://a/rpc?http=2 --wire jsonrpc", "tcp://a:80?connections=1&wire=grpc"),
+        ] {
+            assert_eq!(target(line).unwrap().url(Wire::Grpc), url, "{line}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (line, why) in [
             ("localhost", "expected HOST:PORT"),
             ("http://a:1/x", "has a path"),
-            ("a:1?wire=soap", "expected grpc, grpc-web, connect or native"),
+            ("a:1?wire=soap", "expected grpc, grpc-web, connect, jsonrpc or native"),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
             ("tls://a:1 --ca a&b", "has a &"),

@@ -3,9 +3,10 @@
 use super::Choices;
 use crate::{
     Input, Outbox,
-    websocket::{Event, Kind, Limits, Role, WebSocket},
+    websocket::{Deflate, Event, Kind, Limits, Role, WebSocket},
 };
 use bytes::BytesMut;
+use flate2::{Compress, Compression, FlushCompress};
 
 /// Longest control frame, its header included.
 const CONTROL_FRAME_MAX: usize = 2 + 4 + 125;
@@ -23,8 +24,10 @@ pub fn websocket_input(data: &[u8]) {
         message_bytes_max: u64::from(choices.short()) * 2,
     };
     let steps = [choices.byte(), choices.byte(), choices.byte()];
-    let bytes = frames(role, &mut choices);
-    assert_eq!(run(role, limits, &bytes, &[]), run(role, limits, &bytes, &steps));
+    let deflate = deflate(&mut choices);
+    let bytes = frames(role, deflate.is_some(), &mut choices);
+    let machine = || WebSocket::new(role, limits).with_deflate(deflate);
+    assert_eq!(run(machine(), limits, &bytes, &[]), run(machine(), limits, &bytes, &steps));
 }
 
 /// Either role hears what the other says, whatever the split.
@@ -37,7 +40,10 @@ pub fn websocket_conversation(data: &[u8]) {
     let (server, client) = (Role::Server, Role::Client { seed: u64::from(choices.long()) });
     let (from, to) = if choices.one_in(2) { (server, client) } else { (client, server) };
     let steps = [choices.byte(), choices.byte(), choices.byte()];
-    let (mut sender, mut out, mut said) = (WebSocket::new(from, limits), Outbox::new(), Vec::new());
+    let deflate = deflate(&mut choices);
+    let (mut sender, receiver) = (WebSocket::new(from, limits), WebSocket::new(to, limits));
+    sender = sender.with_deflate(deflate);
+    let (mut out, mut said) = (Outbox::new(), Vec::new());
     while !choices.is_over() {
         let message = choices.message();
         let text: String = message.iter().map(|byte| char::from(*byte)).collect();
@@ -51,7 +57,7 @@ pub fn websocket_conversation(data: &[u8]) {
         }
     }
     sender.close(1000, "", &mut out);
-    let (heard, open, _, ending) = run(to, limits, &out.take_all(), &steps);
+    let (heard, open, _, ending) = run(receiver.with_deflate(deflate), limits, &out.take_all(), &steps);
     assert_eq!(heard, said);
     assert!(open.is_empty() && ending.starts_with("Closed"), "{ending}");
 }
@@ -59,8 +65,7 @@ pub fn websocket_conversation(data: &[u8]) {
 type Outcome = (Vec<(Kind, Vec<u8>)>, Vec<u8>, usize, String);
 
 /// Whole messages, the beginning of one that was not ended, bytes written, and how it ended.
-fn run(role: Role, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
-    let mut machine = WebSocket::new(role, limits);
+fn run(mut machine: WebSocket, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
     let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
     let (mut messages, mut rest, mut written) = (Vec::new(), bytes, 0);
     for turn in 0.. {
@@ -94,8 +99,29 @@ fn run(role: Role, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
     (messages, payload.to_vec(), written, String::new())
 }
 
-/// Mostly well-formed frames, at times nothing but noise.
-fn frames(role: Role, choices: &mut Choices<'_>) -> Vec<u8> {
+/// The payload as another implementation might compress it, at times with a part missing or many times as large.
+fn compress(payload: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
+    let repeated = payload.repeat(if choices.one_in(4) { 1 + usize::from(choices.byte()) } else { 1 });
+    let (level, mut into) = (Compression::new(u32::from(choices.byte() % 10)), Vec::new());
+    let flush = if choices.one_in(4) { FlushCompress::Finish } else { FlushCompress::Sync };
+    into.reserve(2 * repeated.len() + 100);
+    // There is room for all of it.
+    let _ = Compress::new(level, false).compress_vec(&repeated, &mut into, flush);
+    let cut =
+        if flush == FlushCompress::Sync && into.len() >= 4 { 4 } else { usize::from(choices.byte() % 3) };
+    into.truncate(into.len().saturating_sub(cut));
+    into
+}
+
+/// None half of the time, else compression with one of the windows.
+fn deflate(choices: &mut Choices<'_>) -> Option<Deflate> {
+    let bits = 8 + choices.byte() % 16;
+    let offer = format!("permessage-deflate; server_max_window_bits={bits}");
+    Deflate::answer([&offer[..]].into_iter()).map(|(agreed, _)| agreed)
+}
+
+/// Mostly well-formed frames, at times nothing but noise; some say that they are compressed, of which many are.
+fn frames(role: Role, compresses: bool, choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
     }
@@ -104,7 +130,8 @@ fn frames(role: Role, choices: &mut Choices<'_>) -> Vec<u8> {
         let opcode = [0, 1, 2, 2, 8, 9, 10, 0][usize::from(choices.byte() % 8)];
         let fin = if choices.one_in(3) { 0 } else { 0x80 };
         let noise = if choices.one_in(64) { choices.byte() } else { 0 };
-        bytes.push((fin | opcode) ^ noise);
+        let compressed = compresses && matches!(opcode, 1 | 2) && choices.one_in(2);
+        bytes.push((fin | opcode | if compressed { 0x40 } else { 0 }) ^ noise);
         let payload = match opcode {
             1 => String::from_utf8_lossy(choices.bytes(40)).into_owned().into_bytes(),
             8 => [&[3, 0xE8 + choices.byte() % 20], choices.bytes(10)].concat(),
@@ -113,6 +140,7 @@ fn frames(role: Role, choices: &mut Choices<'_>) -> Vec<u8> {
                 choices.bytes(most).to_vec()
             }
         };
+        let payload = if compressed && !choices.one_in(4) { compress(&payload, choices) } else { payload };
         let masked = if (role == Role::Server) != choices.one_in(64) { 0x80 } else { 0 };
         match payload.len() {
             len @ 0..=125 => bytes.push(masked | len as u8),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Codec, Fatal, Input, Kind, Limits, Metadata, MethodTable, Outbox, Status,
-    websocket::close,
+    websocket::{Deflate, close},
     wire::{CallId, Head, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -64,10 +64,16 @@ impl Server {
         Server::new(limits, table, Metadata::new(), Transport::Lines(Lines::default()))
     }
 
-    /// A WebSocket after its handshake, of which every call gets `metadata`.
-    pub fn websocket(limits: Limits, table: Arc<MethodTable>, metadata: Metadata) -> Server {
+    /// A WebSocket after its handshake, of which every call gets `metadata`, and in which both sides may have agreed
+    /// to compress.
+    pub fn websocket(
+        limits: Limits,
+        table: Arc<MethodTable>,
+        metadata: Metadata,
+        deflate: Option<Deflate>,
+    ) -> Server {
         let max = table.largest_message(limits.message_bytes_max);
-        Server::new(limits, table, metadata, Transport::websocket(max))
+        Server::new(limits, table, metadata, Transport::websocket(max, deflate))
     }
 
     fn new(limits: Limits, table: Arc<MethodTable>, metadata: Metadata, transport: Transport) -> Server {

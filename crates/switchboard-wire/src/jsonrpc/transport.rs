@@ -1,12 +1,9 @@
 //! What separates the JSON texts of a connection: their own end, or the messages of a WebSocket.
 
-use super::{
-    ErrorObject,
-    scan::{Scanned, Scanner},
-};
+use super::{ErrorObject, Scanned, Scanner};
 use crate::{
     Fatal, Input, Outbox,
-    websocket::{self, Kind, Role, WebSocket},
+    websocket::{self, Deflate, Kind, Role, WebSocket},
 };
 use bytes::{Bytes, BytesMut};
 
@@ -41,10 +38,10 @@ pub(super) enum Next {
 }
 
 impl Transport {
-    pub(super) fn websocket(message_bytes_max: u32) -> Transport {
+    pub(super) fn websocket(message_bytes_max: u32, deflate: Option<Deflate>) -> Transport {
         let max = u64::from(message_bytes_max);
         let limits = websocket::Limits { frame_bytes_max: max, message_bytes_max: max };
-        let socket = WebSocket::new(Role::Server, limits);
+        let socket = WebSocket::new(Role::Server, limits).with_deflate(deflate);
         Transport::WebSocket(Box::new(Messages { socket, payload: BytesMut::new() }))
     }
 
@@ -67,10 +64,14 @@ impl Transport {
 
     /// Writes one text made of these parts.
     pub(super) fn write(&mut self, before: &[u8], item: &Bytes, behind: &[u8], out: &mut Outbox) {
-        if let Transport::WebSocket(messages) = self
-            && !messages.socket.head(Kind::Text, before.len() + item.len() + behind.len(), out)
-        {
-            return;
+        if let Transport::WebSocket(messages) = self {
+            let len = before.len() + item.len() + behind.len();
+            if messages.socket.compresses(len) {
+                return messages.socket.send(Kind::Text, &[before, item, behind], out);
+            }
+            if !messages.socket.head(Kind::Text, len, out) {
+                return;
+            }
         }
         out.tail().extend_from_slice(before);
         out.put(item);

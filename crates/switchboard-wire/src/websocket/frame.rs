@@ -24,10 +24,15 @@ pub(super) enum Opcode {
 /// The longest payload of CLOSE, PING and PONG.
 pub(super) const CONTROL_MAX: usize = 125;
 
+/// The reserved bit that says that a message is compressed (RFC 7692, section 6).
+pub(super) const COMPRESSED_BIT: u8 = 0x40;
+
 /// A frame before its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Header {
     pub(super) fin: bool,
+    /// The first reserved bit is set.
+    pub(super) compressed: bool,
     pub(super) opcode: Opcode,
     pub(super) mask: Option<[u8; 4]>,
     pub(super) len: u64,
@@ -59,6 +64,11 @@ impl Opcode {
         }
     }
 
+    /// The first byte of an unfragmented frame.
+    pub(super) fn first_byte(self) -> u8 {
+        0x80 | self.number()
+    }
+
     fn is_control(self) -> bool {
         matches!(self, Opcode::Close | Opcode::Ping | Opcode::Pong)
     }
@@ -66,16 +76,21 @@ impl Opcode {
 
 impl Header {
     /// Reads a header; none means that more bytes are needed. What is wrong is said as soon as its byte is there.
-    pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, String> {
+    /// Data frames may be `compressible`.
+    pub(super) fn read(bytes: &[u8], compressible: bool) -> Result<Option<Header>, String> {
         let Some(&first) = bytes.first() else { return Ok(None) };
-        if first & 0x70 != 0 {
-            return Err("a reserved bit is set, and no extension was agreed on".into());
+        let compressed = first & COMPRESSED_BIT != 0;
+        if first & 0x30 != 0 || (compressed && !compressible) {
+            return Err("a reserved bit is set, and no extension was agreed on that knows it".into());
         }
         let number = first & 0x0F;
         let opcode = Opcode::from_number(number).ok_or_else(|| format!("opcode {number} is reserved"))?;
         let fin = first & 0x80 != 0;
         if opcode.is_control() && !fin {
             return Err("a control frame is fragmented".into());
+        }
+        if opcode.is_control() && compressed {
+            return Err("the first reserved bit is set in a control frame".into());
         }
         let Some(&second) = bytes.get(1) else { return Ok(None) };
         let masked = second & 0x80 != 0;
@@ -107,12 +122,12 @@ impl Header {
                 Some(mask) => (Some(*mask), at + 4),
             },
         };
-        Ok(Some(Header { fin, opcode, mask, len, bytes }))
+        Ok(Some(Header { fin, compressed, opcode, mask, len, bytes }))
     }
 
-    /// Appends a header; the payload follows.
-    pub(super) fn write(opcode: Opcode, len: usize, mask: Option<[u8; 4]>, into: &mut BytesMut) {
-        into.put_u8(0x80 | opcode.number());
+    /// Appends a header that begins with `first`; the payload follows.
+    pub(super) fn write(first: u8, len: usize, mask: Option<[u8; 4]>, into: &mut BytesMut) {
+        into.put_u8(first);
         let masked = if mask.is_some() { 0x80 } else { 0 };
         match len {
             0..=125 => into.put_u8(masked | len as u8),

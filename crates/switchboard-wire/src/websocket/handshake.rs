@@ -1,6 +1,9 @@
 //! The opening handshake of section 4: the client's request and what it accepts as an answer.
 
-use super::sha1::sha1;
+use super::{
+    deflate::{self, Deflate},
+    sha1::sha1,
+};
 use crate::{Input, base64};
 
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -23,24 +26,48 @@ pub fn is_key(key: &str) -> bool {
 pub struct Handshake {
     key: String,
     protocol: &'static str,
+    /// A server may leave the protocol out.
+    lenient: bool,
+    deflate: bool,
 }
 
 /// An answer that opened the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Accepted;
+pub struct Accepted {
+    /// Compression that was offered and is taken.
+    pub deflate: Option<Deflate>,
+}
 
 impl Handshake {
     /// Asks for `protocol`; `nonce` must be random.
     pub fn new(nonce: [u8; 16], protocol: &'static str) -> Handshake {
-        Handshake { key: base64::encode(&nonce), protocol }
+        Handshake { key: base64::encode(&nonce), protocol, lenient: false, deflate: false }
+    }
+
+    /// Takes a server that speaks no sub-protocols.
+    #[must_use]
+    pub fn protocol_optional(mut self) -> Handshake {
+        self.lenient = true;
+        self
+    }
+
+    /// Offers to compress messages.
+    #[must_use]
+    pub fn offer_deflate(mut self) -> Handshake {
+        self.deflate = true;
+        self
     }
 
     /// The request to `path` of `host`, which has the port that is not 80.
     pub fn request(&self, host: &str, path: &str) -> String {
-        let Handshake { key, protocol } = self;
+        let Handshake { key, protocol, deflate, .. } = self;
+        let extensions = match deflate {
+            true => format!("Sec-WebSocket-Extensions: {}\r\n", deflate::OFFER),
+            false => String::new(),
+        };
         format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {protocol}\r\n{extensions}\r\n"
         )
     }
 
@@ -57,12 +84,12 @@ impl Handshake {
             return Ok(None);
         };
         let head = std::str::from_utf8(&rest[..end]).map_err(|_| "the answer is not text")?;
-        self.check(head)?;
+        let accepted = self.check(head)?;
         input.skip(end + 4);
-        Ok(Some(Accepted))
+        Ok(Some(accepted))
     }
 
-    fn check(&self, head: &str) -> Result<(), String> {
+    fn check(&self, head: &str) -> Result<Accepted, String> {
         let (status, headers) = head.split_once("\r\n").unwrap_or((head, ""));
         if !(status.starts_with("HTTP/1.1 101 ") || status == "HTTP/1.1 101") {
             let status: String = status.chars().take(100).collect();
@@ -85,12 +112,18 @@ impl Handshake {
         if all("sec-websocket-accept").next() != Some(&accept_key(&self.key)) {
             return Err("Sec-WebSocket-Accept does not fit the key".into());
         }
-        if all("sec-websocket-extensions").next().is_some() {
-            return Err("the server uses an extension that was not offered".into());
-        }
+        let mut extensions = all("sec-websocket-extensions").peekable();
+        let deflate = match self.deflate {
+            true => Deflate::accepted(extensions)?,
+            false if extensions.peek().is_some() => {
+                return Err("the server uses an extension that was not offered".into());
+            }
+            false => None,
+        };
         match all("sec-websocket-protocol").next() {
-            Some(protocol) if protocol == self.protocol => Ok(()),
+            Some(protocol) if protocol == self.protocol => Ok(Accepted { deflate }),
             Some(other) => Err(format!("the server chose the sub-protocol {other:?}, not {}", self.protocol)),
+            None if self.lenient => Ok(Accepted { deflate }),
             None => Err(format!("the server does not know the sub-protocol {}", self.protocol)),
         }
     }
@@ -122,7 +155,7 @@ mod tests {
         let mut input = Input::default();
         input.extend(good.as_bytes());
         input.extend(b"\x82\0");
-        assert_eq!(handshake.answer(&mut input), Ok(Some(Accepted)));
+        assert_eq!(handshake.answer(&mut input), Ok(Some(Accepted { deflate: None })));
         assert_eq!(input.rest(), b"\x82\0");
         for (from, to, why) in [
             ("101 Switching Protocols", "403 Forbidden", "not 101"),

@@ -2,11 +2,15 @@
 
 use super::{
     close,
-    frame::{self, CONTROL_MAX, Header, Kind, Opcode},
+    deflate::{Deflate, Inflate, OUT_MAX},
+    frame::{self, COMPRESSED_BIT, CONTROL_MAX, Header, Kind, Opcode},
     utf8::Utf8,
 };
 use crate::{Fatal, Input, Outbox};
 use bytes::{BufMut, BytesMut};
+
+/// Compressed bytes that are unmasked at once.
+const COMPRESSED_MAX: usize = 2 << 10;
 
 /// Which side this is. Frames of a client are masked, those of a server are not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,9 +27,9 @@ pub enum Role {
 /// What a peer may send. Sizes are bytes of payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Largest frame.
+    /// Largest frame, as it is sent.
     pub frame_bytes_max: u64,
-    /// Largest message, all of its frames together.
+    /// Largest message, all of its frames together, compressed and as it was before.
     pub message_bytes_max: u64,
 }
 
@@ -59,6 +63,7 @@ pub struct Close {
 pub struct WebSocket {
     masks: Option<Masks>,
     limits: Limits,
+    deflate: Option<Deflate>,
     /// The data frame whose payload is coming.
     frame: Option<Open>,
     /// The message whose frames are coming.
@@ -78,8 +83,22 @@ struct Open {
 #[derive(Debug)]
 struct Message {
     kind: Kind,
+    /// As they are sent.
     bytes: u64,
+    /// After decompression.
+    inflated: u64,
+    inflate: Option<Inflate>,
     utf8: Utf8,
+}
+
+/// A mistake of the peer: the close code and what is wrong.
+type Mistake = (u16, String);
+
+/// How far a frame was looked at.
+enum Step {
+    Event(Event),
+    More,
+    Next,
 }
 
 impl WebSocket {
@@ -89,7 +108,22 @@ impl WebSocket {
             Role::Client { seed } => Some(Masks(seed)),
             Role::Server => None,
         };
-        WebSocket { masks, limits, frame: None, message: None, close_sent: false, closed: false }
+        WebSocket {
+            masks,
+            limits,
+            deflate: None,
+            frame: None,
+            message: None,
+            close_sent: false,
+            closed: false,
+        }
+    }
+
+    /// Compresses messages as the handshake agreed, and takes compressed ones.
+    #[must_use]
+    pub fn with_deflate(mut self, agreed: Option<Deflate>) -> WebSocket {
+        self.deflate = agreed;
+        self
     }
 
     /// Takes what it can from `input`; payload goes unmasked to the end of `payload`, answers to `out`. None means
@@ -108,38 +142,15 @@ impl WebSocket {
                 input.skip(input.len());
                 return Ok(None);
             }
-            if let Some(open) = &mut self.frame {
-                let count = usize::try_from(open.left).unwrap_or(usize::MAX).min(input.len());
-                if count == 0 && open.left > 0 {
-                    return Ok(None);
+            if self.frame.is_some() {
+                match self.data(input, payload) {
+                    Ok(Step::Event(event)) => return Ok(Some(event)),
+                    Ok(Step::More) => return Ok(None),
+                    Ok(Step::Next) => continue,
+                    Err((code, why)) => return Err(self.fail(code, &why, out)),
                 }
-                let begin = payload.len();
-                payload.extend_from_slice(&input.rest()[..count]);
-                input.skip(count);
-                if let Some(mask) = open.mask {
-                    frame::apply_mask(&mut payload[begin..], mask, open.at);
-                }
-                open.at = open.at.wrapping_add(count);
-                open.left -= count as u64;
-                let (ends, fin) = (open.left == 0, open.fin);
-                if ends {
-                    self.frame = None;
-                }
-                let Some(message) = &mut self.message else { continue };
-                let (kind, last) = (message.kind, ends && fin);
-                if kind == Kind::Text
-                    && !(message.utf8.push(&payload[begin..]) && (!last || message.utf8.is_whole()))
-                {
-                    return Err(self.fail(close::INVALID, "a text message is not UTF-8", out));
-                }
-                if last {
-                    self.message = None;
-                } else if count == 0 {
-                    continue;
-                }
-                return Ok(Some(Event::Data { kind, last }));
             }
-            let header = match Header::read(input.rest()) {
+            let header = match Header::read(input.rest(), self.deflate.is_some()) {
                 Ok(None) => return Ok(None),
                 Ok(Some(header)) => header,
                 Err(why) => return Err(self.fail(close::PROTOCOL, &why, out)),
@@ -180,33 +191,69 @@ impl WebSocket {
         }
     }
 
+    /// Takes payload of the frame that is open.
+    fn data(&mut self, input: &mut Input, payload: &mut BytesMut) -> Result<Step, Mistake> {
+        let (Some(open), Some(message)) = (&mut self.frame, &mut self.message) else { return Ok(Step::More) };
+        let begin = payload.len();
+        let took = match &mut message.inflate {
+            None => open.take(input, payload),
+            Some(inflate) => {
+                let left = self.limits.message_bytes_max - message.inflated;
+                open.inflate(inflate, left, input, payload)?
+            }
+        };
+        if took == Took::TooMuch {
+            return Err(too_large(self.limits.message_bytes_max));
+        }
+        let came = payload.len() - begin;
+        message.inflated = message.inflated.saturating_add(came as u64);
+        let (kind, last) = (message.kind, took == Took::All && open.fin);
+        if took == Took::All {
+            self.frame = None;
+        }
+        if kind == Kind::Text && !(message.utf8.push(&payload[begin..]) && (!last || message.utf8.is_whole()))
+        {
+            return Err((close::INVALID, "a text message is not UTF-8".to_owned()));
+        }
+        if last {
+            self.message = None;
+        } else if came == 0 {
+            return Ok(if took == Took::Nothing { Step::More } else { Step::Next });
+        }
+        Ok(Step::Event(Event::Data { kind, last }))
+    }
+
     /// Checks a data frame against its message and the limits.
-    fn begin(&mut self, header: &Header) -> Result<(), (u16, String)> {
+    fn begin(&mut self, header: &Header) -> Result<(), Mistake> {
         let wrong = |why: &str| Err((close::PROTOCOL, why.to_owned()));
         match (header.opcode, &self.message) {
             (Opcode::Continuation, None) => return wrong("a continuation continues nothing"),
+            (Opcode::Continuation, Some(_)) if header.compressed => {
+                return wrong("the first reserved bit is set in a continuation");
+            }
             (Opcode::Continuation, Some(_)) => {}
             (_, Some(_)) => return wrong("a message begins before the one before it has ended"),
             (opcode, None) => {
                 let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
-                self.message = Some(Message { kind, bytes: 0, utf8: Utf8::default() });
+                let inflate = header.compressed.then(Inflate::new);
+                self.message = Some(Message { kind, bytes: 0, inflated: 0, inflate, utf8: Utf8::default() });
             }
         }
         let (len, Limits { frame_bytes_max, message_bytes_max }) = (header.len, self.limits);
-        if len > frame_bytes_max {
+        let Some(message) = &mut self.message else { return Ok(()) };
+        // What cannot be compressed becomes a little longer.
+        let more =
+            |max: u64| if message.inflate.is_some() { max.saturating_add(max / 256 + 64) } else { max };
+        let (frame_max, message_max) = (more(frame_bytes_max), more(message_bytes_max));
+        if len > frame_max {
             return Err((
                 close::TOO_BIG,
-                format!(
-                    "a frame of {len} bytes is over the limit of {frame_bytes_max} bytes (message_bytes_max)"
-                ),
+                format!("a frame of {len} bytes is over the limit of {frame_max} bytes (message_bytes_max)"),
             ));
         }
-        if let Some(message) = &mut self.message {
-            message.bytes = message.bytes.saturating_add(len);
-            if message.bytes > message_bytes_max {
-                let why = format!("a message of more than {message_bytes_max} bytes (message_bytes_max)");
-                return Err((close::TOO_BIG, why));
-            }
+        message.bytes = message.bytes.saturating_add(len);
+        if message.bytes > message_max {
+            return Err(too_large(message_bytes_max));
         }
         self.frame = Some(Open { mask: header.mask, at: 0, left: len, fin: header.fin });
         Ok(())
@@ -269,9 +316,21 @@ impl WebSocket {
 
     /// Sends a message of these parts in one frame; nothing once the connection closes.
     pub fn send(&mut self, kind: Kind, parts: &[&[u8]], out: &mut Outbox) {
-        if !self.close_sent {
-            self.write(kind.into(), parts, out);
+        if self.close_sent {
+            return;
         }
+        let first = Opcode::from(kind).first_byte();
+        let compressed = self.deflate.is_some_and(|deflate| {
+            deflate.compress(parts, |shorter| self.write_frame(first | COMPRESSED_BIT, &[shorter], out))
+        });
+        if !compressed {
+            self.write_frame(first, parts, out);
+        }
+    }
+
+    /// Whether a message of `len` bytes would be compressed, which only [`send`](Self::send) can.
+    pub fn compresses(&self, len: usize) -> bool {
+        self.deflate.is_some_and(|deflate| deflate.compresses(len))
     }
 
     /// Sends the head of a message of `len` bytes, for a server to append the payload without a copy; false once the
@@ -280,16 +339,20 @@ impl WebSocket {
     pub fn head(&mut self, kind: Kind, len: usize, out: &mut Outbox) -> bool {
         debug_assert!(self.masks.is_none(), "the payload of a client is masked");
         if !self.close_sent {
-            Header::write(kind.into(), len, None, out.tail());
+            Header::write(Opcode::from(kind).first_byte(), len, None, out.tail());
         }
         !self.close_sent
     }
 
     fn write(&mut self, opcode: Opcode, parts: &[&[u8]], out: &mut Outbox) {
+        self.write_frame(opcode.first_byte(), parts, out);
+    }
+
+    fn write_frame(&mut self, first: u8, parts: &[&[u8]], out: &mut Outbox) {
         let len = parts.iter().map(|part| part.len()).sum();
         let mask = self.masks.as_mut().map(Masks::next);
         let tail = out.tail();
-        Header::write(opcode, len, mask, tail);
+        Header::write(first, len, mask, tail);
         let begin = tail.len();
         tail.reserve(len);
         for part in parts {
@@ -298,6 +361,87 @@ impl WebSocket {
         if let Some(mask) = mask {
             frame::apply_mask(&mut tail[begin..], mask, 0);
         }
+    }
+}
+
+/// What became of the payload of a frame.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Took {
+    /// All of it was taken and given.
+    All,
+    Nothing,
+    Some,
+    /// More would come than may.
+    TooMuch,
+}
+
+fn too_large(message_bytes_max: u64) -> Mistake {
+    (close::TOO_BIG, format!("a message is over the limit of {message_bytes_max} bytes (message_bytes_max)"))
+}
+
+impl Open {
+    fn take(&mut self, input: &mut Input, payload: &mut BytesMut) -> Took {
+        let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
+        if count == 0 && self.left > 0 {
+            return Took::Nothing;
+        }
+        let begin = payload.len();
+        payload.extend_from_slice(&input.rest()[..count]);
+        self.taken(count, input, &mut payload[begin..]);
+        if self.left == 0 { Took::All } else { Took::Some }
+    }
+
+    /// Takes compressed bytes, and gives a part of what they are: of many small ones that stand for many large ones
+    /// the rest stays where it is.
+    fn inflate(
+        &mut self,
+        inflate: &mut Inflate,
+        left: u64,
+        input: &mut Input,
+        payload: &mut BytesMut,
+    ) -> Result<Took, Mistake> {
+        let invalid = |why| (close::INVALID, why);
+        let mut room = [0; OUT_MAX];
+        // One byte more than may come tells that too much does.
+        let room = &mut room[..usize::try_from(left).unwrap_or(usize::MAX).min(OUT_MAX - 1) + 1];
+        let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len()).min(COMPRESSED_MAX);
+        let (came, took) = if self.left > 0 || !inflate.is_drained() {
+            if count == 0 && self.left > 0 && inflate.is_drained() {
+                return Ok(Took::Nothing);
+            }
+            let mut bytes = [0; COMPRESSED_MAX];
+            let bytes = &mut bytes[..count];
+            bytes.copy_from_slice(&input.rest()[..count]);
+            self.unmask(bytes);
+            let inflated = inflate.push(bytes, room).map_err(invalid)?;
+            self.taken(inflated.taken, input, &mut []);
+            let whole = self.left == 0 && inflate.is_drained() && !self.fin;
+            (inflated.came, if whole { Took::All } else { Took::Some })
+        } else if self.fin {
+            let (came, done) = inflate.finish(room).map_err(invalid)?;
+            (came, if done { Took::All } else { Took::Some })
+        } else {
+            (0, Took::All)
+        };
+        if came as u64 > left {
+            return Ok(Took::TooMuch);
+        }
+        payload.extend_from_slice(&room[..came]);
+        Ok(took)
+    }
+
+    fn unmask(&self, bytes: &mut [u8]) {
+        if let Some(mask) = self.mask {
+            frame::apply_mask(bytes, mask, self.at);
+        }
+    }
+
+    /// Counts bytes that were taken, and unmasks their copy.
+    fn taken(&mut self, count: usize, input: &mut Input, copy: &mut [u8]) {
+        input.skip(count);
+        self.unmask(copy);
+        self.at = self.at.wrapping_add(count);
+        self.left -= count as u64;
     }
 }
 

@@ -2,11 +2,14 @@ use super::*;
 use crate::{Input, Outbox};
 use bytes::BytesMut;
 
-const LIMITS: Limits = Limits { frame_bytes_max: 70_000, message_bytes_max: 100_000 };
+pub(super) const LIMITS: Limits = Limits { frame_bytes_max: 70_000, message_bytes_max: 100_000 };
 
 /// What a server makes of these bytes: events, payload, what it wrote, and how it ended.
 fn serve(bytes: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<u8>, bool) {
-    let mut machine = WebSocket::new(Role::Server, LIMITS);
+    run(WebSocket::new(Role::Server, LIMITS), bytes, step)
+}
+
+pub(super) fn run(mut machine: WebSocket, bytes: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<u8>, bool) {
     let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
     let mut events: Vec<Event> = Vec::new();
     for piece in bytes.chunks(step.max(1)) {
@@ -25,7 +28,7 @@ fn serve(bytes: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<u8>, bool) {
 }
 
 /// A frame of a client, masked.
-fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0x37, 0xFA, 0x21, 0x3D];
     let mut bytes = vec![first];
     match payload.len() {
@@ -44,7 +47,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn whole(kind: Kind) -> Event {
+pub(super) fn whole(kind: Kind) -> Event {
     Event::Data { kind, last: true }
 }
 

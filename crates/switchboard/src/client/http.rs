@@ -25,11 +25,13 @@ mod grpc_web;
 mod head;
 mod http1;
 mod http2;
+mod json_rpc;
 mod link;
 mod pipe;
 mod replies;
 mod settings;
 mod streaming;
+mod texts;
 mod unary;
 mod upload;
 
@@ -49,24 +51,32 @@ use std::{
     time::{Duration, Instant},
 };
 use streaming::{Conversation, Queues};
+use texts::Texts;
 use tokio::runtime::Handle;
 use upload::{Requests, Upload};
 
 /// The connections of a channel on HTTP.
 pub(super) struct Http {
     pool: Pool<Link>,
+    /// Instead of that for JSON-RPC in WebSockets.
+    texts: Option<Pool<Texts>>,
     terms: Terms,
 }
 
 impl Http {
     pub(super) fn new(addresses: Vec<Address>, dialect: Dialect, options: Options, way: Weak<Way>) -> Http {
         let terms = options.http.terms(dialect, &options.limits);
-        Http { pool: Pool::new(addresses, options, way), terms }
+        let over_websocket = options.dialling.texts;
+        let texts = over_websocket.then(|| Pool::new(addresses.clone(), options.clone(), way.clone()));
+        Http { pool: Pool::new(addresses, options, way), texts, terms }
     }
 
     /// Opens the first connection.
     pub(super) async fn connect(&self) -> Result<()> {
-        self.pool.connect().await
+        match &self.texts {
+            Some(texts) => texts.connect().await,
+            None => self.pool.connect().await,
+        }
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -80,6 +90,9 @@ impl Http {
 
     /// Sends a unary call and waits for its answer; dropped before, it is cancelled.
     pub(super) async fn unary(&self, begin: &Begin, message: &Bytes) -> Result<calls::Answer> {
+        if let Some(texts) = &self.texts {
+            return Box::pin(texts::unary(texts, begin, message)).await;
+        }
         let deadline = begin.deadline_if_any();
         let called = pin!(async {
             let (link, left) = match self.pool.ready() {
@@ -112,6 +125,13 @@ impl Http {
         outbound: Option<Arc<Queue>>,
         inbound: &Arc<Queue>,
     ) -> Result<()> {
+        if let Some(texts) = &self.texts {
+            return texts::stream(texts, begin, message, inbound).await;
+        }
+        if self.terms.dialect == Dialect::JsonRpc {
+            let text = format!("{} has streams, which JSON-RPC over POST cannot carry", begin.method.path);
+            return Err(Status::unimplemented(format!("{text}; over ws:// it carries those of replies")));
+        }
         let deadline = begin.deadline_if_any();
         let start = async {
             let body = || {

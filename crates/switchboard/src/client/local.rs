@@ -92,7 +92,10 @@ pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -
                     into.set_head(items.head());
                 }
                 let Some(item) = item else { return Ok(items.trailers()) };
-                let mut item = Some(item?);
+                let mut item = Some(item.map_err(|mut status| {
+                    status.metadata_mut().extend(items.trailers());
+                    status
+                })?);
                 poll_fn(|cx| into.poll_push(cx, &mut item)).await?;
             }
         });

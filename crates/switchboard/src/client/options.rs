@@ -8,7 +8,7 @@ use crate::net::tls::{Connector, TlsOptions};
 use crate::{
     Limit, Limits, Result, Status,
     limits::Source,
-    net::{Address, TlsConnector},
+    net::{Address, Dialling},
     runtime,
 };
 #[cfg(feature = "tls")]
@@ -38,8 +38,7 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
-    /// For addresses inside TLS.
-    pub(super) tls: Option<TlsConnector>,
+    pub(super) dialling: Dialling,
 }
 
 #[cfg(feature = "tls")]
@@ -67,7 +66,7 @@ impl ChannelBuilder {
                 limits: Limits::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
-                tls: None,
+                dialling: Dialling::default(),
             },
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
@@ -180,15 +179,31 @@ impl ChannelBuilder {
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
-        if addresses.iter().any(|address| matches!(address, Address::Tls(..))) {
-            self.options.tls = Some(Arc::new(Connector::new(self.tls, &[self.options.alpn()])?));
+        if addresses.iter().any(Address::is_tls) {
+            let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
+            let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
+                (true, true) => {
+                    let text =
+                        format!("{url:?} mixes wss:// with others: give each kind a channel of its own");
+                    return Err(Status::invalid_argument(text));
+                }
+                // That is where their handshake is.
+                (true, false) => crate::net::tls::ALPN_HTTP1,
+                (false, _) => self.options.alpn(),
+            };
+            self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls, &[alpn])?));
         } else if self.tls != TlsOptions::default() {
-            let text = format!("ca, cert, key and server_name are for tls://HOST:PORT, not for {url:?}");
+            let text = format!(
+                "ca, cert, key and server_name are for tls://HOST:PORT and wss://HOST:PORT, not for {url:?}"
+            );
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "http")]
         {
-            self.options.http.check()?;
+            let over_websocket = addresses.iter().all(Address::is_websocket);
+            self.options.http.check(over_websocket)?;
+            self.options.dialling.deflate = self.options.http.deflates();
+            self.options.dialling.texts = over_websocket && self.options.http.dialect.is_some();
             if let Some(dialect) = self.options.http.dialect {
                 let make =
                     |way: &Weak<Way>| Way::Http(Http::new(addresses, dialect, self.options, way.clone()));
@@ -225,9 +240,14 @@ impl ChannelBuilder {
             #[cfg(feature = "tls")]
             "server_name" => self.tls.server_name = Some(value.into()),
             #[cfg(feature = "http")]
-            "codec" | "compression" | "get" | "http" | "wire" => {
+            "codec" | "compression" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(wrong)?;
             }
+            #[cfg(not(feature = "http"))]
+            "compression" if self.url.starts_with("ws") => match value {
+                "none" | "deflate" => self.options.dialling.deflate = value == "deflate",
+                _ => return Err(wrong("none or deflate")),
+            },
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}
             #[cfg(not(feature = "http"))]

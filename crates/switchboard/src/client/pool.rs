@@ -256,7 +256,7 @@ impl<C: Link> Pool<C> {
         tokio::spawn(async move {
             let _dialling = dialling;
             let opened = async {
-                let io = net::dial(&address, options.tls.as_ref(), options.connect_timeout).await?;
+                let io = net::dial(&address, &options.dialling, options.connect_timeout).await?;
                 C::open(io, &address, &options, way).await
             };
             let (connection, task) =

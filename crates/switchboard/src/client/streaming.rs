@@ -64,9 +64,7 @@ impl Begin {
                     }
                 };
                 let called = way.call(&mut self, body);
-                if self.method.service.methods[usize::from(self.method.index)].kind
-                    == crate::Kind::ClientStream
-                {
+                if self.method.kind() == crate::Kind::ClientStream {
                     // The handler's answer comes after the requests, which the caller has yet to send.
                     let into = inbound.clone();
                     tokio::spawn(async move {

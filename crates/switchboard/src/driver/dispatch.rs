@@ -5,7 +5,7 @@
 //! the copy that putting it into a slot would cost. What goes in and out of a slot passes through this thread's
 //! hands ([`CALL`], [`ANSWER`]) within one poll, so it needs no lock.
 
-use crate::{Call, Reply, Result, Service, Status, runtime};
+use crate::{Call, Reply, Result, Service, Status, call::with_left, runtime};
 use futures::BoxFuture;
 use std::{
     cell::Cell,
@@ -67,12 +67,17 @@ impl<S: Service> ErasedService for Erased<S> {
     }
 }
 
-async fn answer<S: Service>(service: &Arc<S>, call: Call) -> Result<Reply> {
+async fn answer<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
     if call.cx().method().spawn {
         let service = service.clone();
-        return runtime::spawn_cpu(async move { service.call(call).await }).await;
+        return runtime::spawn_cpu(async move {
+            let number = call.cx_mut().keep_reply();
+            service.call(call).await.map_err(|status| with_left(status, number))
+        })
+        .await;
     }
-    service.call(call).await
+    let number = call.cx_mut().keep_reply();
+    service.call(call).await.map_err(|status| with_left(status, number))
 }
 
 /// A panic ends the call, not the connection; its text stays in this process.

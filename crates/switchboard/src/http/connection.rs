@@ -204,7 +204,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 impl Front {
     fn answer(&self, mut request: Request<Incoming>) -> Answer {
         if websocket::is_upgrade(&request) {
-            let answer = self.upgrades.answer(request, &self.shared.websocket_origins, &self.metadata);
+            let answer = self.upgrades.answer(request, &self.shared.websockets, &self.metadata);
             return Box::pin(std::future::ready(Ok(answer)));
         }
         if let Some(page) = self.shared.pages.answer(&request) {

@@ -9,22 +9,23 @@ use super::{
 use crate::{
     Metadata,
     driver::{Accepted, Connection},
-    net::{WEBSOCKET_PROTOCOL, WebSocketIo},
+    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
-        CONNECTION, HOST, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-        SEC_WEBSOCKET_VERSION, UPGRADE,
+        CONNECTION, HOST, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
 use bytes::BytesMut;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
-use switchboard_wire::{jsonrpc, native, websocket};
-
-const JSONRPC_PROTOCOL: &str = "jsonrpc";
+use switchboard_wire::{
+    jsonrpc, native,
+    websocket::{self, Deflate},
+};
 
 /// A handshake that was accepted, from the request to the end of the HTTP connection.
 #[derive(Clone, Default)]
@@ -33,7 +34,17 @@ pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 pub(super) struct Upgrade {
     on: OnUpgrade,
     native: bool,
+    deflate: Option<Deflate>,
     metadata: Metadata,
+}
+
+/// What the server lets WebSockets do.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Pages beside the server's own that may come, `*` for all.
+    pub(crate) origins: Vec<String>,
+    /// Messages may be compressed.
+    pub(crate) deflate: bool,
 }
 
 /// Whether a request asks for a WebSocket.
@@ -42,11 +53,11 @@ pub(super) fn is_upgrade<B>(request: &Request<B>) -> bool {
 }
 
 impl Upgrades {
-    /// Answers a handshake. `origins` are those of pages beside the server's own that may come, `*` for all.
+    /// Answers a handshake.
     pub(super) fn answer(
         &self,
         mut request: Request<Incoming>,
-        origins: &[String],
+        options: &Options,
         limits: &MetadataLimits,
     ) -> Response<Reply> {
         let headers = request.headers();
@@ -66,7 +77,7 @@ impl Upgrades {
         {
             return respond(StatusCode::BAD_REQUEST, "this is no handshake of WebSocket (RFC 6455)\n");
         }
-        if !may_come(headers, origins) {
+        if !may_come(headers, &options.origins) {
             return respond(
                 StatusCode::FORBIDDEN,
                 "pages of this origin may open no WebSocket here (websocket_origins)\n",
@@ -78,6 +89,9 @@ impl Upgrades {
         };
         let offers = |protocol| has_token(headers, &SEC_WEBSOCKET_PROTOCOL, protocol);
         let protocol = [WEBSOCKET_PROTOCOL, JSONRPC_PROTOCOL].into_iter().find(|protocol| offers(protocol));
+        let extensions =
+            headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
+        let deflate = if options.deflate { Deflate::answer(extensions) } else { None };
         let mut response = respond(StatusCode::SWITCHING_PROTOCOLS, "");
         let accept = websocket::accept_key(key);
         let into = response.headers_mut();
@@ -87,8 +101,13 @@ impl Upgrades {
         if let Some(protocol) = protocol {
             into.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
+        if let Some((_, answer)) = &deflate {
+            let answer = HeaderValue::try_from(answer).expect("names and numbers are a header value");
+            into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
+        }
+        let deflate = deflate.map(|(agreed, _)| agreed);
         let native = protocol == Some(WEBSOCKET_PROTOCOL);
-        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), native, metadata };
+        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), native, deflate, metadata };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
         response
     }
@@ -114,7 +133,8 @@ impl Upgrade {
         input.extend_from_slice(&first);
         let (limits, table);
         if self.native {
-            let mut accepted = accepted(Box::new(WebSocketIo::server(io, input)), BytesMut::new());
+            let mut accepted =
+                accepted(Box::new(WebSocketIo::server(io, input, self.deflate)), BytesMut::new());
             accepted.peer.wire = "native";
             (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
             Connection::new(accepted, native::Server::new(limits, table)).await;
@@ -122,7 +142,8 @@ impl Upgrade {
             let mut accepted = accepted(io, input);
             accepted.peer.wire = "jsonrpc";
             (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-            Connection::new(accepted, jsonrpc::Server::websocket(limits, table, self.metadata)).await;
+            let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
+            Connection::new(accepted, wire).await;
         }
     }
 }

@@ -4,7 +4,8 @@ use crate::Status;
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// An address of any transport, written as a URL: `tcp://127.0.0.1:8080`, `tcp://[::1]:0`, `unix:/run/app.sock`,
-/// `memory://name`, `tls://host:8443`; for clients `ws://127.0.0.1:8080/path` too. `http://` and a bare `host:port` mean
+/// `memory://name`, `tls://host:8443`; for clients `ws://127.0.0.1:8080/path` and
+/// `wss://host:8443/path` too. `http://` and a bare `host:port` mean
 /// TCP, `https://` means TLS.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -19,6 +20,8 @@ pub enum Address {
     Unix(PathBuf),
     /// A WebSocket: host name or IP address, port, and path. Servers take WebSockets on their TCP addresses.
     WebSocket(String, u16, String),
+    /// The same, inside TLS.
+    WebSocketTls(String, u16, String),
 }
 
 impl FromStr for Address {
@@ -44,15 +47,19 @@ impl FromStr for Address {
                 Ok(Address::Memory(name.into()))
             };
         }
-        if let Some(rest) = text.strip_prefix("ws://") {
+        let secure = text.strip_prefix("wss://");
+        if let Some(rest) = secure.or_else(|| text.strip_prefix("ws://")) {
             let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             let path = if path.is_empty() { "/" } else { path };
             if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(wrong("the path has characters that must be percent-encoded"));
             }
             return match format!("tcp://{authority}").parse() {
+                Ok(Address::Tcp(host, port)) if secure.is_some() => {
+                    Ok(Address::WebSocketTls(host, port, path.to_owned()))
+                }
                 Ok(Address::Tcp(host, port)) => Ok(Address::WebSocket(host, port, path.to_owned())),
-                _ => Err(wrong("host and port are missing behind ws://")),
+                _ => Err(wrong("host and port are missing behind ws:// or wss://")),
             };
         }
         let tls = text.strip_prefix("tls://").or_else(|| text.strip_prefix("https://"));
@@ -74,6 +81,18 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// Whether what is spoken there goes through TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Address::Tls(..) | Address::WebSocketTls(..))
+    }
+
+    /// Whether what is spoken there goes through a WebSocket.
+    pub(crate) fn is_websocket(&self) -> bool {
+        matches!(self, Address::WebSocket(..) | Address::WebSocketTls(..))
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,10 +103,11 @@ impl fmt::Display for Address {
                 write!(f, "{scheme}://{open}{host}{close}:{port}")
             }
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::WebSocket(host, port, path) if host.contains(':') => {
-                write!(f, "ws://[{host}]:{port}{path}")
+            Address::WebSocket(host, port, path) | Address::WebSocketTls(host, port, path) => {
+                let scheme = if self.is_tls() { "wss" } else { "ws" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}{path}")
             }
-            Address::WebSocket(host, port, path) => write!(f, "ws://{host}:{port}{path}"),
         }
     }
 }
@@ -108,6 +128,8 @@ mod tests {
             "memory://a",
             "ws://localhost:80/a/b",
             "ws://[::1]:80/",
+            "wss://localhost:80/a/b",
+            "wss://[::1]:80/",
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
@@ -124,6 +146,7 @@ mod tests {
             "ws://",
             "ws://a",
             "ws://a:1/ b",
+            "wss://a",
             "host",
             "tcp://:1",
             "tcp://a:70000",

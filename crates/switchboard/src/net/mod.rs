@@ -10,7 +10,7 @@ mod websocket;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
-pub(crate) use stream::{Io, Listener, Pipe, TlsConnector, dial};
-#[cfg(feature = "http")]
-pub(crate) use websocket::PROTOCOL as WEBSOCKET_PROTOCOL;
+pub(crate) use stream::{Dialling, Io, Listener, Pipe, dial};
 pub(crate) use websocket::WebSocketIo;
+#[cfg(feature = "http")]
+pub(crate) use websocket::{JSONRPC_PROTOCOL, PROTOCOL as WEBSOCKET_PROTOCOL};

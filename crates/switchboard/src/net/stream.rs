@@ -75,9 +75,9 @@ impl Listener {
                 }
                 Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
             }
-            Address::WebSocket(..) => Err(io::Error::new(
+            Address::WebSocket(..) | Address::WebSocketTls(..) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT",
+                "WebSockets come in on a TCP address: listen on tcp://HOST:PORT or tls://HOST:PORT",
             )),
         }
     }
@@ -138,13 +138,24 @@ pub(crate) type TlsConnector = std::sync::Arc<super::tls::Connector>;
 #[cfg(not(feature = "tls"))]
 pub(crate) type TlsConnector = std::convert::Infallible;
 
+/// How a channel opens its pipes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dialling {
+    /// For addresses inside TLS.
+    pub(crate) tls: Option<TlsConnector>,
+    /// WebSockets carry JSON-RPC in text messages.
+    pub(crate) texts: bool,
+    /// WebSockets offer to compress messages.
+    pub(crate) deflate: bool,
+}
+
 /// Opens a pipe within `limit`, the handshake of TLS included.
 ///
 /// # Errors
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
 pub(crate) async fn dial(
     address: &Address,
-    tls: Option<&TlsConnector>,
+    Dialling { tls, texts, deflate }: &Dialling,
     limit: Duration,
 ) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
@@ -161,19 +172,24 @@ pub(crate) async fn dial(
                 stream.set_nodelay(true)?;
                 let stream = of_another(stream)?;
                 match address {
-                    Address::Tls(..) => secure(Box::new(stream), host, tls).await?,
+                    Address::Tls(..) => secure(Box::new(stream), host, tls.as_ref()).await?,
                     _ => Box::new(stream),
                 }
             }
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
-            Address::WebSocket(host, port, path) => {
+            Address::WebSocket(host, port, path) | Address::WebSocketTls(host, port, path) => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
+                let stream: Box<dyn Io> = Box::new(of_another(stream)?);
+                let stream = match address.is_tls() {
+                    true => secure(stream, host, tls.as_ref()).await?,
+                    false => stream,
+                };
                 let host = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                Box::new(WebSocketIo::connect(Box::new(stream), &host, path).await?)
+                Box::new(WebSocketIo::connect(stream, &host, path, *texts, *deflate).await?)
             }
         })
     };

@@ -1,6 +1,6 @@
-//! A pipe inside the binary messages of a WebSocket, for wires that care for no message boundaries.
+//! A pipe inside the messages of a WebSocket, for wires that care for no message boundaries.
 //!
-//! What is written becomes one binary message per write; what arrives is read on as if there were no messages. PING is
+//! What is written becomes one message per write, binary for the native wire and text for JSON-RPC; what arrives is read on as if there were no messages. PING is
 //! answered, the peer's CLOSE is the end of the bytes, and shutting down sends our own and waits for the peer's.
 
 use super::{BUFFER_BYTES, Io, lend, take_back};
@@ -14,16 +14,18 @@ use std::{
 };
 use switchboard_wire::{
     Input, Outbox,
-    websocket::{Event, Handshake, Kind, Limits, Role, WebSocket, close},
+    websocket::{Deflate, Event, Handshake, Kind, Limits, Role, WebSocket, close},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// The sub-protocol of the native wire.
 pub(crate) const PROTOCOL: &str = "swb.1";
+/// The sub-protocol of JSON-RPC.
+pub(crate) const JSONRPC_PROTOCOL: &str = "jsonrpc";
 
 /// Bytes that wait for the peer before it is read from, or written to, again.
 const OUT_MAX: usize = 64 << 10;
-/// Payload of one message at most.
+/// Payload of one binary message at most.
 const WRITE_MAX: usize = 256 << 10;
 /// Nothing of a frame is held back, so neither its size nor that of its message matters.
 const LIMITS: Limits = Limits { frame_bytes_max: u64::MAX, message_bytes_max: u64::MAX };
@@ -32,6 +34,8 @@ const LIMITS: Limits = Limits { frame_bytes_max: u64::MAX, message_bytes_max: u6
 pub(crate) struct WebSocketIo {
     io: Box<dyn Io>,
     machine: WebSocket,
+    /// What messages are.
+    kind: Kind,
     /// Bytes of frames that are not whole.
     input: BytesMut,
     /// Payload that nobody has read.
@@ -47,40 +51,54 @@ pub(crate) struct WebSocketIo {
 impl WebSocketIo {
     #[cfg(feature = "http")]
     /// The server's side; `input` are the first bytes behind the handshake.
-    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut) -> WebSocketIo {
-        WebSocketIo::new(io, input, Role::Server, close::GOING_AWAY)
+    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut, deflate: Option<Deflate>) -> WebSocketIo {
+        let machine = WebSocket::new(Role::Server, LIMITS).with_deflate(deflate);
+        WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
     }
 
-    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire.
+    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire, or with `texts` JSON-RPC,
+    /// of which every write must be one whole text; with `deflate` offers to compress it.
     ///
     /// # Errors
     /// Those of `io`, and a server that refuses.
-    pub(crate) async fn connect(mut io: Box<dyn Io>, host: &str, path: &str) -> io::Result<WebSocketIo> {
+    pub(crate) async fn connect(
+        mut io: Box<dyn Io>,
+        host: &str,
+        path: &str,
+        texts: bool,
+        deflate: bool,
+    ) -> io::Result<WebSocketIo> {
         let random = RandomState::new();
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&random.hash_one(0).to_le_bytes());
         nonce[8..].copy_from_slice(&random.hash_one(1).to_le_bytes());
-        let handshake = Handshake::new(nonce, PROTOCOL);
+        let (mut handshake, kind) = match texts {
+            true => (Handshake::new(nonce, JSONRPC_PROTOCOL).protocol_optional(), Kind::Text),
+            false => (Handshake::new(nonce, PROTOCOL), Kind::Binary),
+        };
+        if deflate {
+            handshake = handshake.offer_deflate();
+        }
         io.write_all(handshake.request(host, path).as_bytes()).await?;
         let mut input = Input::default();
-        loop {
+        let accepted = loop {
             match handshake.answer(&mut input) {
-                Ok(Some(_)) => break,
+                Ok(Some(accepted)) => break accepted,
                 Ok(None) => {}
                 Err(why) => return Err(io::Error::other(why)),
             }
             if io.read_buf(input.buffer()).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-        }
+        };
         let role = Role::Client { seed: random.hash_one(2) };
-        Ok(WebSocketIo::new(io, input.into_buffer(), role, close::NORMAL))
+        let machine = WebSocket::new(role, LIMITS).with_deflate(accepted.deflate);
+        Ok(WebSocketIo::new(io, input.into_buffer(), machine, kind, close::NORMAL))
     }
 
-    fn new(io: Box<dyn Io>, input: BytesMut, role: Role, close_code: u16) -> WebSocketIo {
-        let machine = WebSocket::new(role, LIMITS);
+    fn new(io: Box<dyn Io>, input: BytesMut, machine: WebSocket, kind: Kind, close_code: u16) -> WebSocketIo {
         let (payload, out) = (BytesMut::new(), Outbox::new());
-        WebSocketIo { io, machine, input, payload, out, close_code, ended: false, failed: false }
+        WebSocketIo { io, machine, kind, input, payload, out, close_code, ended: false, failed: false }
     }
 
     /// Fills `payload`, unless the peer has ended.
@@ -90,14 +108,27 @@ impl WebSocketIo {
             let event = self.machine.recv(&mut input, &mut self.payload, &mut self.out);
             self.input = input.into_buffer();
             match event {
-                Ok(Some(Event::Data { kind: Kind::Text, .. })) => {
-                    let why = "text messages need the sub-protocol jsonrpc";
+                Ok(Some(Event::Data { kind, .. })) if kind != self.kind => {
+                    let why = match kind {
+                        Kind::Binary => "binary messages need the sub-protocol swb.1",
+                        Kind::Text => "text messages need the sub-protocol jsonrpc",
+                    };
                     self.machine.close(close::UNSUPPORTED, why, &mut self.out);
                     self.payload.clear();
                     (self.ended, self.failed) = (true, true);
                 }
                 Ok(Some(Event::Data { .. } | Event::Pong)) => continue,
-                Ok(Some(Event::Closed(_))) => self.ended = true,
+                Ok(Some(Event::Closed(close))) => {
+                    self.ended = true;
+                    // JSON-RPC has no other way to say why.
+                    if let (Kind::Text, Some(close)) = (self.kind, close)
+                        && ![close::NORMAL, close::GOING_AWAY].contains(&close.code)
+                    {
+                        let _ = self.poll_out(cx)?;
+                        let why = format!("the server closed it with code {}: {}", close.code, close.reason);
+                        return Poll::Ready(Err(io::Error::other(why)));
+                    }
+                }
                 Ok(None) => {}
                 Err(fatal) => {
                     tracing::debug!("closed: {fatal}");
@@ -154,7 +185,8 @@ impl WebSocketIo {
         if self.out.len() > OUT_MAX {
             ready!(self.poll_out(cx))?;
         }
-        self.machine.send(Kind::Binary, parts, &mut self.out);
+        let kind = self.kind;
+        self.machine.send(kind, parts, &mut self.out);
         // What the peer does not take now goes with the next read or write.
         let _ = self.poll_out(cx)?;
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
@@ -177,7 +209,8 @@ impl AsyncRead for WebSocketIo {
 
 impl AsyncWrite for WebSocketIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, &[&bytes[..bytes.len().min(WRITE_MAX)]])
+        let most = if self.kind == Kind::Text { usize::MAX } else { WRITE_MAX };
+        self.poll_send(cx, &[&bytes[..bytes.len().min(most)]])
     }
 
     fn poll_write_vectored(
@@ -185,7 +218,7 @@ impl AsyncWrite for WebSocketIo {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut left = WRITE_MAX;
+        let mut left = if self.kind == Kind::Text { usize::MAX } else { WRITE_MAX };
         let mut parts: Vec<&[u8]> = Vec::with_capacity(slices.len());
         for slice in slices {
             let part = &slice[..slice.len().min(left)];

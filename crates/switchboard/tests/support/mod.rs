@@ -299,14 +299,38 @@ pub async fn served(address: &str) -> (switchboard::Running, Channel, Arc<Seen>)
 }
 
 /// A served probe and a channel to it over a WebSocket.
+#[cfg(feature = "http")]
 pub async fn served_over_websocket() -> (switchboard::Running, Channel, Arc<Seen>) {
-    let (running, _, seen) = served("tcp://127.0.0.1:0").await;
-    let url = running.url().replace("tcp://", "ws://") + "/some/path";
+    served_over_websocket_with("").await
+}
+
+/// The same, with options of the channel; the server takes compression.
+#[cfg(feature = "http")]
+pub async fn served_over_websocket_with(options: &str) -> (switchboard::Running, Channel, Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    let server = switchboard::Server::new().add(probe).listen("tcp://127.0.0.1:0").websocket_deflate();
+    let running = server.start().await.expect("start");
+    let url = running.url().replace("tcp://", "ws://") + "/some/path" + options;
     let channel = Channel::connect(&url).await.expect("connect");
     (running, channel, seen)
 }
 
-/// The same inside TLS, with an authority of its own.
+/// A served probe and a channel to it over a WebSocket inside TLS, with an authority of its own.
+#[cfg(all(feature = "http", feature = "tls"))]
+pub async fn served_over_websocket_tls(
+    options: &str,
+) -> (switchboard::Running, Channel, certificates::Authority) {
+    let authority = certificates::Authority::new("test authority");
+    let tls = authority.issue("127.0.0.1").tls();
+    let server = switchboard::Server::new().add(Probe::default()).listen_tls("tcp://127.0.0.1:0", tls);
+    let running = server.websocket_deflate().start().await.expect("start");
+    let url = running.url().replace("tls://", "wss://") + "/some/path" + options;
+    let channel = Channel::builder(&url).ca(authority.ca()).connect().await.expect("connect");
+    (running, channel, authority)
+}
+
+/// A served probe and a channel to it inside TLS, with an authority of its own.
 #[cfg(feature = "tls")]
 pub async fn served_tls() -> (switchboard::Running, Channel, certificates::Authority) {
     let authority = certificates::Authority::new("test authority");

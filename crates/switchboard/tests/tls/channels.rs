@@ -59,6 +59,35 @@ async fn roots_of_the_machine_are_trusted_unless_others_are_named() {
     assert!(expected.iter().any(|expected| status.message().contains(expected)), "{status}");
 }
 
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn websockets_verify_as_others_do() {
+    let (running, channel, authority) = served_over_websocket_tls("?compression=deflate").await;
+    let sent = vec![1u8; 100_000];
+    assert!(ask::<_, Vec<u8>>(&channel, &ECHO, &sent).await.unwrap() == sent);
+    let url = running.url().replace("tls://", "wss://");
+    let other = Authority::new("unknown");
+    for (trusted, expected) in [(&other, "which is not trusted here"), (&authority, "not for \"localhost\"")]
+    {
+        let url = if std::ptr::eq(trusted, &authority) {
+            url.replace("127.0.0.1", "localhost")
+        } else {
+            url.clone()
+        };
+        let status = soon(Channel::builder(&url).ca(trusted.ca()).connect()).await.unwrap_err();
+        assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe), "{status}");
+        assert!(status.message().contains(expected), "{url}: {status}");
+    }
+    // A WebSocket without TLS to a port with TLS alone, and the other way round.
+    let plain = running.url().replace("tls://", "ws://");
+    assert!(soon(Channel::connect(&plain)).await.is_err());
+    let server =
+        switchboard::Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let url = server.url().replace("tcp://", "wss://");
+    let status = soon(Channel::builder(&url).ca(authority.ca()).connect()).await.unwrap_err();
+    assert!(status.message().starts_with("connect to wss://127.0.0.1:"), "{status}");
+}
+
 #[tokio::test]
 async fn another_name_can_be_expected() {
     let authority = Authority::new("ca");
@@ -140,7 +169,8 @@ async fn wrong_options_say_what_is_wrong() {
         (format!("tls://127.0.0.1:1?ca={ca}&cert={cert}"), "go together"),
         (format!("tls://127.0.0.1:1?ca={ca}&cert={ca}&key={key}"), "does not belong to the certificate"),
         (format!("tls://127.0.0.1:1?ca={ca}&server_name=a b"), "no name that a certificate can have"),
-        (format!("tcp://127.0.0.1:1?ca={ca}"), "are for tls://HOST:PORT"),
+        (format!("tcp://127.0.0.1:1?ca={ca}"), "are for tls://HOST:PORT and wss://"),
+        ("tls://127.0.0.1:1,wss://127.0.0.1:1".to_owned(), "mixes wss:// with others"),
     ] {
         let status = Channel::builder(&url).lazy().unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{url}: {status}");

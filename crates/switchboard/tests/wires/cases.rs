@@ -115,6 +115,16 @@ pub(crate) fn all() -> Vec<Case> {
             answer(&["<a>", "<>", "<c>"]),
         ),
         case("streams both ways that fail", chat(&["a", FAIL]), failed(&["<a>", "<fail>"])),
+        case(
+            "streams both ways that fail after head and trailers",
+            chat(&["a", FAIL_LATE]),
+            Answer { trailers: own(&TAIL), ..failed(&["<a>", "<fail late>"]) },
+        ),
+        case(
+            "a client stream that fails after head and trailers",
+            join(&["a", FAIL_LATE]),
+            Answer { failure: Some(Failure::from(&failure())), ..answer(&[]) },
+        ),
         refused(
             "an unknown method",
             Asked { method: "Missing", ..say("") },

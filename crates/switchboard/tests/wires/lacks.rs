@@ -16,8 +16,6 @@ pub(crate) enum Lack {
     StreamsBothWays,
     /// The limit of messages does not exist.
     MessageLimit,
-    /// What a handler had added to its reply before it failed.
-    ReplyOfFailure,
     TrailersOfStreams,
     /// Unary calls are seen as another wire's.
     NameOfUnary,
@@ -30,11 +28,6 @@ pub(crate) enum Lack {
 /// Wire, what it lacks, and the reason.
 const LACKS: &[(&[&str], &[Lack], &str)] = &[
     (&["direct"], &[Lack::MessageLimit], "nothing is written or read, so there are no bytes to count"),
-    (
-        &["direct", "memory", "native over TCP", "native over WebSocket", "native over TLS"],
-        &[Lack::ReplyOfFailure],
-        "the context that keeps it is dropped with the handler, which saves the usual call an allocation",
-    ),
     (&["Connect on HTTP/1.1"], &[Lack::StreamsBothWays], "Connect asks for HTTP/2 there"),
     (&JSON_RPC, &[Lack::RequestStreams, Lack::StreamsBothWays], "a request has its parameters in one text"),
     (
@@ -43,27 +36,41 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
-    (&JSON_RPC, &[Lack::ReplyOfFailure], "an error object has the status's own metadata at most"),
     (
         &["JSON-RPC over TCP"],
         &[Lack::CodeOfLarge],
         "the text is cut off before it is known to be a call: it is no request, and the connection ends",
     ),
-    (&["JSON-RPC over POST"], &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
-    (&["JSON-RPC over POST"], &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
+    (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
+    (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
-        &["JSON-RPC over WebSocket", "JSON-RPC over TCP"],
+        &["JSON-RPC over WebSocket", "channel on JSON-RPC over WebSocket", "JSON-RPC over TCP"],
         &[Lack::Deadline, Lack::ReplyMetadata, Lack::FailureMetadata],
         "a text has no members for them",
     ),
     (
-        &["JSON-RPC over TCP"],
+        &["JSON-RPC over TCP", "channel on JSON-RPC over WebSocket"],
         &[Lack::RequestMetadata],
-        "neither a text nor the connection has a place for it",
+        "a text has no place for it, and a connection that calls share none for that of one",
+    ),
+    (
+        &["channel on JSON-RPC over WebSocket"],
+        &[Lack::CodeOfLarge],
+        "the connection is closed with a code of its own, and nobody knows for which of its calls",
     ),
 ];
 
-const JSON_RPC: [&str; 3] = ["JSON-RPC over POST", "JSON-RPC over WebSocket", "JSON-RPC over TCP"];
+const POSTS: [&str; 3] =
+    ["JSON-RPC over POST", "channel on JSON-RPC over POST", "channel on JSON-RPC over POST on HTTP/2"];
+
+const JSON_RPC: [&str; 6] = [
+    POSTS[0],
+    POSTS[1],
+    POSTS[2],
+    "JSON-RPC over WebSocket",
+    "channel on JSON-RPC over WebSocket",
+    "JSON-RPC over TCP",
+];
 
 pub(crate) fn lacks(wire: &str, lack: Lack) -> bool {
     LACKS.iter().any(|(wires, lacked, _)| wires.contains(&wire) && lacked.contains(&lack))

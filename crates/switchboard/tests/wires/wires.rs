@@ -32,9 +32,10 @@ enum Way {
 }
 
 /// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: [(&str, &str, &str); 10] = [
+const CHANNELS: [(&str, &str, &str); 14] = [
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
+    ("native over WebSocket, compressed", "native", "ws?compression=deflate"),
     ("gRPC", "grpc", "?wire=grpc"),
     ("gRPC with JSON", "grpc", "?wire=grpc&codec=json"),
     ("gRPC-Web", "grpc-web", "?wire=grpc-web"),
@@ -42,6 +43,9 @@ const CHANNELS: [(&str, &str, &str); 10] = [
     ("Connect", "connect", "?wire=connect"),
     ("Connect on HTTP/1.1", "connect", "?wire=connect&http=1"),
     ("Connect with JSON", "connect", "?wire=connect&codec=json"),
+    ("channel on JSON-RPC over POST", "jsonrpc", "?wire=jsonrpc"),
+    ("channel on JSON-RPC over POST on HTTP/2", "jsonrpc", "?wire=jsonrpc&http=2&path=/rpc"),
+    ("channel on JSON-RPC over WebSocket", "jsonrpc", "ws?wire=jsonrpc"),
     ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
 ];
 
@@ -49,9 +53,9 @@ pub(crate) async fn all() -> Vec<Wire> {
     let mut wires = vec![direct()];
     for (name, seen_as, options) in CHANNELS {
         let (probe, running) = served("tcp://127.0.0.1:0").await;
-        let url = match options {
-            "ws" => running.url().replace("tcp://", "ws://"),
-            options => format!("{}{options}", running.url()),
+        let url = match options.strip_prefix("ws") {
+            Some(options) => running.url().replace("tcp://", "ws://") + options,
+            None => format!("{}{options}", running.url()),
         };
         let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
         wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
@@ -66,8 +70,9 @@ pub(crate) async fn all() -> Vec<Wire> {
         _running: Some(running),
         _authority: None,
     });
-    wires.push(inside_tls("native over TLS", "native", "").await);
-    wires.push(inside_tls("gRPC over TLS", "grpc", "?wire=grpc").await);
+    wires.push(inside_tls("native over TLS", "native", "tls", "").await);
+    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "").await);
+    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc").await);
     for (name, seen_as, way) in [
         ("gRPC-Web text", "grpc-web", Way::GrpcWebText as fn(SocketAddr) -> Way),
         ("HTTP/JSON", "http-json", Way::HttpJson),
@@ -83,7 +88,7 @@ pub(crate) async fn all() -> Vec<Wire> {
 }
 
 fn server(probe: &Probe) -> Server {
-    Server::new().add(probe.clone()).limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
+    Server::new().add(probe.clone()).websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
 }
 
 async fn served(address: &str) -> (Probe, Running) {
@@ -98,11 +103,11 @@ fn direct() -> Wire {
     Wire { name: "direct", probe, seen_as: "local", way, _running: None, _authority: None }
 }
 
-async fn inside_tls(name: &'static str, seen_as: &'static str, options: &str) -> Wire {
+async fn inside_tls(name: &'static str, seen_as: &'static str, scheme: &str, options: &str) -> Wire {
     let (probe, authority) = (Probe::default(), Authority::new("test authority"));
     let tls = authority.issue("127.0.0.1").tls();
     let running = server(&probe).listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
-    let url = format!("{}{options}", running.url());
+    let url = format!("{}{options}", running.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
     let way = Way::Channel(Box::new(channel));
     Wire { name, probe, seen_as, way, _running: Some(running), _authority: Some(authority) }
@@ -115,6 +120,9 @@ impl Wire {
             return None;
         }
         match &self.way {
+            Way::Channel(channel) if lacks(self.name, Lack::RequestMetadata) => {
+                Some(channel::ask(channel, &Asked { metadata: Vec::new(), ..asked.clone() }).await)
+            }
             Way::Channel(channel) => Some(channel::ask(channel, asked).await),
             Way::GrpcWebText(address) => Some(grpc_web_text::ask(*address, asked).await),
             Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
@@ -150,9 +158,7 @@ impl Wire {
         if let Some(failure) = &mut answer.failure {
             // What is known only at the end of the call comes with the status.
             let added = [std::mem::take(&mut answer.head), std::mem::take(&mut answer.trailers)].concat();
-            if !lacks(Lack::ReplyOfFailure) {
-                failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
-            }
+            failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
             if lacks(Lack::FailureMetadata) || trailers_lost {
                 failure.metadata.clear();
             }

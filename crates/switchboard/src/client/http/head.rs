@@ -30,7 +30,7 @@ pub(super) struct Outgoing<'a> {
 
 impl Outgoing<'_> {
     pub(super) fn kind(&self) -> Kind {
-        self.method.service.methods[usize::from(self.method.index)].kind
+        self.method.kind()
     }
 
     /// Connect writes unary calls in a form of their own, without envelopes.
@@ -43,7 +43,11 @@ impl Outgoing<'_> {
     /// # Errors
     /// `DeadlineExceeded` when nothing is left of the timeout, `Unimplemented` for codecs that HTTP has no name for.
     pub(super) fn head(&self, terms: &Terms, link: &Link) -> Result<Request<()>> {
-        let mut head = link::request(Method::POST, link.uri(self.method)?);
+        let uri = match &link.common().path {
+            Some(path) => link.address(path)?,
+            None => link.uri(self.method)?,
+        };
+        let mut head = link::request(Method::POST, uri);
         *head.headers_mut() = self.headers(terms)?;
         Ok(head)
     }
@@ -67,6 +71,7 @@ impl Outgoing<'_> {
                     false => (connect::ACCEPT_ENCODING, connect::CONTENT_ENCODING),
                 }
             }
+            Dialect::JsonRpc => (ACCEPT_ENCODING, CONTENT_ENCODING),
         };
         headers.insert(USER_AGENT, AGENT);
         if terms.announce {
@@ -80,7 +85,9 @@ impl Outgoing<'_> {
                 return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
             }
             match terms.dialect {
-                Dialect::Connect => headers.insert(connect::TIMEOUT, connect::timeout(left)),
+                Dialect::Connect | Dialect::JsonRpc => {
+                    headers.insert(connect::TIMEOUT, connect::timeout(left))
+                }
                 Dialect::Grpc | Dialect::GrpcWeb => headers.insert(grpc::TIMEOUT, grpc::timeout(left)),
             };
         }
@@ -101,6 +108,7 @@ impl Outgoing<'_> {
             (Dialect::Connect, Codec::Json) if self.is_bare(terms) => "application/json",
             (Dialect::Connect, Codec::Proto) => "application/connect+proto",
             (Dialect::Connect, Codec::Json) => "application/connect+json",
+            (Dialect::JsonRpc, Codec::Json) => "application/json",
             (_, other) => {
                 let text = format!("nobody reads {other} on HTTP; use proto or json, or wire=native");
                 return Err(Status::unimplemented(text));
@@ -111,8 +119,8 @@ impl Outgoing<'_> {
     /// The head of this call as a GET, if the channel asks for that, the method only reads, and the address of the
     /// call does not get too long.
     pub(super) fn get(&self, terms: &Terms, link: &Link, message: &Bytes) -> Result<Option<Request<()>>> {
-        let info = &self.method.service.methods[usize::from(self.method.index)];
-        if !terms.get || info.idempotency != Idempotency::NoSideEffects {
+        let info = self.method.service.methods.get(usize::from(self.method.index));
+        if !terms.get || info.is_none_or(|info| info.idempotency != Idempotency::NoSideEffects) {
             return Ok(None);
         }
         let (message, compression) = match terms.compression {

@@ -45,7 +45,7 @@ const READ_BUFFER: usize = 64 << 10;
 
 pub(super) struct Http1 {
     address: Address,
-    tls: Option<net::TlsConnector>,
+    dialling: net::Dialling,
     host: HeaderValue,
     connect_timeout: Duration,
     head_bytes_max: usize,
@@ -102,7 +102,7 @@ impl Http1 {
             .map_err(|error| Status::invalid_argument(format!("{address} is no host of HTTP: {error}")))?;
         let link = Http1 {
             address: address.clone(),
-            tls: Option::clone(&options.tls),
+            dialling: options.dialling.clone(),
             host,
             connect_timeout: options.connect_timeout,
             head_bytes_max,
@@ -159,7 +159,7 @@ impl Http1 {
     async fn dial(&self, common: &Common) -> Result<SendRequest<Upload>> {
         super::needs_runtime("new connections")?;
         let dialled = async {
-            let io = net::dial(&self.address, self.tls.as_ref(), self.connect_timeout).await?;
+            let io = net::dial(&self.address, &self.dialling, self.connect_timeout).await?;
             handshake(io, Heard::new(), self.head_bytes_max).await
         };
         // The next call goes through the pool, with its pauses.

@@ -43,6 +43,8 @@ pub(super) struct Common {
     calls_max: usize,
     /// Why the connection ended.
     pub(super) ended: OnceLock<Status>,
+    /// Where all calls go, in dialects that do not name methods there.
+    pub(super) path: Option<String>,
     /// Scheme and authority, where addresses of calls name them.
     origin: Option<(uri::Scheme, uri::Authority)>,
     /// The addresses of methods called before: as many as the program has methods.
@@ -165,6 +167,7 @@ impl pool::Link for Link {
             calls: AtomicUsize::new(0),
             calls_max: options.limits.get(Limit::CallsMax) as usize,
             ended: OnceLock::new(),
+            path: options.http.path(),
             origin: (version == Version::Http2).then(|| (scheme, authority.clone())),
             uris: Mutex::default(),
         };

@@ -122,7 +122,8 @@ impl<'a> Replies<'a> {
         }
         let ends = match self.terms.dialect {
             Dialect::Connect => END,
-            Dialect::Grpc => 0,
+            // JSON-RPC has no envelopes, and does not come here.
+            Dialect::Grpc | Dialect::JsonRpc => 0,
             Dialect::GrpcWeb => TRAILERS,
         };
         if flags & !(COMPRESSED | ends) != 0 {

@@ -11,6 +11,7 @@ pub(in crate::client) enum Dialect {
     Connect,
     Grpc,
     GrpcWeb,
+    JsonRpc,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,11 +30,13 @@ pub(in crate::client) struct Settings {
     announce: bool,
     compression: Option<Compression>,
     get: bool,
+    /// Where JSON-RPC is posted to.
+    path: Option<String>,
     pub(super) calm: Calm,
 }
 
 impl Settings {
-    /// Sets one of `wire`, `http`, `codec`, `compression` and `get`.
+    /// Sets one of `wire`, `http`, `codec`, `compression`, `get` and `path`.
     ///
     /// # Errors
     /// What was expected instead of `value`.
@@ -43,7 +46,8 @@ impl Settings {
             ("wire", "connect") => self.dialect = Some(Dialect::Connect),
             ("wire", "grpc") => self.dialect = Some(Dialect::Grpc),
             ("wire", "grpc-web") => self.dialect = Some(Dialect::GrpcWeb),
-            ("wire", _) => return Err("native, grpc, grpc-web or connect"),
+            ("wire", "jsonrpc") => self.dialect = Some(Dialect::JsonRpc),
+            ("wire", _) => return Err("native, grpc, grpc-web, connect or jsonrpc"),
             ("http", "1") => self.version = Some(Version::Http1),
             ("http", "2") => self.version = Some(Version::Http2),
             ("http", _) => return Err("1 or 2"),
@@ -58,6 +62,8 @@ impl Settings {
             ("compression", "gzip") => (self.announce, self.compression) = (true, Some(Compression::Gzip)),
             ("compression", "zstd") => (self.announce, self.compression) = (true, Some(Compression::Zstd)),
             ("compression", _) => return Err("none, replies, deflate, gzip or zstd"),
+            ("path", path) if path.starts_with('/') => self.path = Some(path.to_owned()),
+            ("path", _) => return Err("a path that begins with a slash"),
             ("get", "true") => self.get = true,
             ("get", "false") => self.get = false,
             _ => return Err("true or false"),
@@ -65,21 +71,48 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the options fit together.
+    /// Whether requests are to be compressed by `deflate`.
+    pub(in crate::client) fn deflates(&self) -> bool {
+        self.compression == Some(Compression::Deflate)
+    }
+
+    /// Whether the options fit together. The native wire can be compressed `over_websocket`.
     ///
     /// # Errors
     /// `InvalidArgument` that names those that do not.
-    pub(in crate::client) fn check(&self) -> Result<()> {
+    pub(in crate::client) fn check(&self, over_websocket: bool) -> Result<()> {
         let wrong = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
+            None if over_websocket && self.announce && !self.deflates() => {
+                wrong("WebSockets know no other compression than deflate")
+            }
             None if self.version.is_some()
-                || self.announce
+                || (self.announce && !over_websocket)
                 || self.get
+                || self.path.is_some()
                 || self.codec == Some(Codec::Json) =>
             {
                 wrong(
-                    "http, codec, compression and get are options of HTTP: add wire=grpc, grpc-web or connect",
+                    "http, codec, compression, get and path are options of HTTP: add wire=grpc, grpc-web, connect or jsonrpc",
                 )
+            }
+            Some(dialect) if over_websocket && dialect != Dialect::JsonRpc => {
+                wrong("WebSockets carry the native wire or wire=jsonrpc; others go to tcp:// or tls://")
+            }
+            Some(Dialect::JsonRpc) if self.codec == Some(Codec::Proto) || self.get => {
+                wrong("JSON-RPC knows neither codec=proto nor get=true")
+            }
+            Some(Dialect::JsonRpc) if over_websocket && (self.version.is_some() || self.path.is_some()) => {
+                wrong("http and path are for JSON-RPC by POST; a WebSocket has its path in the address")
+            }
+            Some(Dialect::JsonRpc) if over_websocket && self.announce && !self.deflates() => {
+                wrong("WebSockets know no other compression than deflate")
+            }
+            Some(Dialect::JsonRpc) if !over_websocket && self.compression.is_some() => {
+                wrong("no server of JSON-RPC takes compressed requests: use compression=replies")
+            }
+            Some(_) if self.path.is_some() && self.dialect != Some(Dialect::JsonRpc) => {
+                wrong("path=PATH is for wire=jsonrpc; the others have theirs from the method")
             }
             Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
                 wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")
@@ -90,7 +123,14 @@ impl Settings {
     }
 
     pub(super) fn version(&self) -> Version {
-        self.version.unwrap_or(Version::Http2)
+        // Few servers of JSON-RPC speak HTTP/2.
+        let usual = if self.dialect == Some(Dialect::JsonRpc) { Version::Http1 } else { Version::Http2 };
+        self.version.unwrap_or(usual)
+    }
+
+    /// Where JSON-RPC is posted to; none for dialects whose methods have paths.
+    pub(super) fn path(&self) -> Option<String> {
+        (self.dialect == Some(Dialect::JsonRpc)).then(|| self.path.clone().unwrap_or_else(|| "/".to_owned()))
     }
 
     /// What is asked for inside TLS.
@@ -104,6 +144,9 @@ impl Settings {
 
     /// How messages are written where generated code would write them as `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        if self.dialect == Some(Dialect::JsonRpc) {
+            return Codec::Json;
+        }
         match (self.codec, preferred) {
             // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
             (_, Codec::Postcard) => Codec::Json,
@@ -149,14 +192,23 @@ mod tests {
             for (name, value) in options {
                 settings.set(name, value).unwrap();
             }
-            settings.check().map_err(|status| status.message().to_owned())
+            settings.check(false).map_err(|status| status.message().to_owned())
         };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("wire", "connect"), ("http", "1"), ("get", "true"), ("codec", "json")]), Ok(()));
         assert!(check(&[("http", "1")]).unwrap_err().contains("add wire="));
         assert!(check(&[("http", "1"), ("wire", "grpc")]).unwrap_err().contains("needs HTTP/2"));
         assert!(check(&[("wire", "grpc-web"), ("get", "true")]).unwrap_err().contains("wire=connect"));
-        assert_eq!(Settings::default().set("wire", "soap"), Err("native, grpc, grpc-web or connect"));
+        let websocket = |compression| {
+            let mut settings = Settings::default();
+            settings.set("compression", compression).unwrap();
+            settings.check(true).is_ok()
+        };
+        assert!(websocket("deflate") && websocket("none") && !websocket("gzip") && !websocket("replies"));
+        assert_eq!(
+            Settings::default().set("wire", "soap"),
+            Err("native, grpc, grpc-web, connect or jsonrpc")
+        );
     }
 
     #[test]

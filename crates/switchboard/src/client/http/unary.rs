@@ -6,9 +6,10 @@ use super::{
     connect,
     envelope::too_large,
     head::Outgoing,
+    json_rpc,
     link::{Answer, Body, InFlight, Link},
     replies::{Replies, check_type},
-    settings::Terms,
+    settings::{Dialect, Terms},
     upload::{self, Upload},
 };
 use crate::{Code, Metadata, Result, Status, client::calls};
@@ -19,7 +20,7 @@ use ::http::{
 use bytes::{Bytes, BytesMut};
 
 /// The body of a refusal may be larger than the messages that the caller takes.
-const REFUSAL_LEAST: usize = 64 << 10;
+pub(super) const REFUSAL_LEAST: usize = 64 << 10;
 
 /// Sends one call and waits for its answer; dropped before, the server is told.
 ///
@@ -31,6 +32,10 @@ pub(super) async fn call(
     call: Outgoing<'_>,
     message: &Bytes,
 ) -> Result<calls::Answer> {
+    if terms.dialect == Dialect::JsonRpc {
+        // Boxed, as it is the rare one.
+        return Box::pin(json_rpc::call(terms, link, call, message)).await;
+    }
     let link = link.link();
     let wanted = call.content_type(&terms)?;
     if call.is_bare(&terms) {
@@ -60,7 +65,7 @@ async fn only(replies: &mut Replies<'_>) -> Result<Bytes> {
     }
 }
 
-fn with_head(mut status: Status, head: Metadata) -> Status {
+pub(super) fn with_head(mut status: Status, head: Metadata) -> Status {
     if !head.is_empty() {
         let trailers = std::mem::replace(status.metadata_mut(), head);
         status.metadata_mut().extend(trailers);
@@ -114,7 +119,7 @@ async fn bare(
 }
 
 /// A body in one piece; the usual one, of a single chunk, is not copied.
-async fn whole(body: &mut Body, link: &Link, bytes_max: usize) -> Result<Bytes> {
+pub(super) async fn whole(body: &mut Body, link: &Link, bytes_max: usize) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(chunk) = body.chunk().await {
