@@ -23,6 +23,11 @@ pub trait Connection: Clone + Send + Sync + Sized + 'static {
     /// Connects, without Nagle's delay.
     fn open(address: SocketAddr) -> impl Future<Output = Result<Self, String>> + Send;
 
+    /// Connects for one call alone, where a rival has a cheaper way for that.
+    fn open_once(address: SocketAddr) -> impl Future<Output = Result<Self, String>> + Send {
+        Self::open(address)
+    }
+
     /// Calls echo and verifies the reply.
     fn echo(&mut self, payload: &Bytes) -> impl Future<Output = Result<(), String>> + Send;
 
@@ -146,7 +151,7 @@ impl<C: Connection> Caller<C> {
         let mut from = Instant::now();
         while self.limit.allows(from) {
             let outcome = match (self.load.mode, &mut self.connection) {
-                (Mode::PerCall, _) | (_, None) => match C::open(self.address).await {
+                (Mode::PerCall, _) | (_, None) => match C::open_once(self.address).await {
                     Ok(mut connection) => called(&mut connection, self.load.call, &self.payload).await,
                     Err(error) => Err(error),
                 },

@@ -1,10 +1,11 @@
 //! The server's process: it listens, says where, and ends with its standard input.
 
 use crate::runtime::Runtime;
+use socket2::{Domain, Socket, Type};
 use std::{
     future::Future,
     io::{self, Read, Write},
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     pin::Pin,
     thread,
 };
@@ -46,6 +47,14 @@ pub(crate) fn serve<S: Server>(runtime: Runtime, threads: usize) -> Result<(), S
                 .map_err(|error| error.to_string())?
         }),
     }
+}
+
+/// With the backlog that Go has: the 128 of the standard library overflow when a thousand callers connect at once.
+fn listen() -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.listen(4096)?;
+    Ok(socket.into())
 }
 
 /// Gives accepted connections to the threads in turn.
