@@ -27,7 +27,10 @@ func dial(options gopeer.Options) (gopeer.Client, error) {
 }
 
 func open(address string) (channel, error) {
-	transport := &http.Transport{Protocols: cleartext()}
+	transport := &http.Transport{
+		Protocols: cleartext(),
+		HTTP2:     &http.HTTP2Config{StrictMaxConcurrentRequests: true}, // or else callers that begin together dial more
+	}
 	client := benchpb.NewBenchClient(
 		&http.Client{Transport: transport},
 		"http://"+address,
