@@ -153,7 +153,7 @@ int call_with(const peer::Arguments& arguments) {
 
 template <typename Call>
 int call_with(const peer::Arguments& arguments) {
-    return has(arguments, "compact") ? call_with<Call, Compact>(arguments) : call_with<Call, Binary>(arguments);
+    return has(arguments, "binary") ? call_with<Call, Binary>(arguments) : call_with<Call, Compact>(arguments);
 }
 
 }  // namespace

@@ -65,9 +65,9 @@ shared_ptr<server::TServer> new_server(const peer::Arguments& arguments,
 int serve(const peer::Arguments& arguments) {
     GlobalOutput.setOutputFunction([](const char*) {});
     auto server =
-        has(arguments, "compact")
-            ? new_server<Compact>(arguments, make_shared<protocol::TCompactProtocolFactoryT<Buffer>>())
-            : new_server<Binary>(arguments, make_shared<protocol::TBinaryProtocolFactoryT<Buffer>>());
+        has(arguments, "binary")
+            ? new_server<Binary>(arguments, make_shared<protocol::TBinaryProtocolFactoryT<Buffer>>())
+            : new_server<Compact>(arguments, make_shared<protocol::TCompactProtocolFactoryT<Buffer>>());
     std::thread([server] { server->serve(); }).detach();
     peer::wait_for_end_of_input();
     // the server would wait for its connections to end

@@ -15,7 +15,7 @@ using Buffer = apache::thrift::transport::TBufferBase;
 using Binary = apache::thrift::protocol::TBinaryProtocolT<Buffer>;
 using Compact = apache::thrift::protocol::TCompactProtocolT<Buffer>;
 
-// `--variant` is a list of what differs from the best choice, as in "nonblocking-compact".
+// `--variant` is a list of what differs from the best choice, as in "nonblocking-binary".
 inline bool has(const peer::Arguments& arguments, std::string_view word) {
     return arguments.variant.find(word) != std::string::npos;
 }
