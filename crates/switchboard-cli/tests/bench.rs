@@ -129,7 +129,7 @@ struct Folder(std::path::PathBuf);
 impl Folder {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("switchboard-{name}-{}", std::process::id()));
-        fs::create_dir_all(folder.join("peers")).unwrap();
+        fs::create_dir_all(folder.join("peers")).expect("the temporary folder can be written");
         Self(folder)
     }
 
@@ -140,13 +140,14 @@ impl Folder {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_slice(&fs::read(self.0.join("raw.json")).unwrap()).unwrap()
+        let text = fs::read(self.0.join("raw.json")).expect("the measurements were written");
+        serde_json::from_slice(&text).expect("they are JSON")
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
+        fs::remove_dir_all(&self.0).expect("the folder is this test's own");
     }
 }
 
@@ -160,7 +161,8 @@ fn a_comparison_measures_everybody_and_is_drawn() {
     let program = env!("CARGO_BIN_EXE_switchboard");
     let manifest = format!(
         r#"{{ "name": "twin", "version": "9", "language": "Rust", "calls": ["echo"],
-        "server": ["{program}", "bench-peer", "floor", "server"], "client": ["{program}", "bench-peer", "floor", "client"] }}"#
+        "server": ["{program}", "bench-peer", "floor", "server"],
+        "client": ["{program}", "bench-peer", "floor", "client"] }}"#
     );
     fs::write(peer.join("peer.json"), manifest).unwrap();
     let line = format!(

@@ -57,7 +57,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Looks for rivals in the folders of `peers` that have a manifest, whose products are in the folders of the same names in `built`.
+    /// Looks for rivals in the folders of `peers` that have a manifest; their products are in the folders of the same
+    /// names in `built`.
     ///
     /// # Errors
     /// When the own program cannot be found.
