@@ -2,8 +2,8 @@
 //!
 //! [`options`] turn the command line into runs; each run is measured in rounds, in turn with the floor if that is
 //! asked for, against a server process of its own ([`process`], [`subject`]). The load comes from [`engine`] on
-//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] does the same with rivals,
-//! for which [`peer`] makes Switchboard one program among others.
+//! [`worker`]s; [`record`]s of the results go to [`report`], [`json`] and [`html`]. [`compare`] does the same with
+//! rivals, for which [`peer`] makes Switchboard one program among others.
 
 mod callers;
 mod chart;

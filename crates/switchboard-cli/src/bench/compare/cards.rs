@@ -104,11 +104,7 @@ fn throughput(results: &Results<'_>) -> String {
         Some(bar(line, numbers.requests_per_s, text, note))
     });
     let note = if bytes { "throughput" } else { "requests/s" };
-    card(
-        &results.cell.label,
-        &format!("{note}, and how many times Switchboard is ahead"),
-        &bars.collect::<Vec<_>>(),
-    )
+    card(&results.cell.label, &format!("{note}, times behind Switchboard"), &bars.collect::<Vec<_>>())
 }
 
 fn cpu(results: &Results<'_>) -> String {

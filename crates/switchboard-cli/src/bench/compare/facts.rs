@@ -6,8 +6,10 @@ use std::fmt::Write;
 
 /// Everybody with version and configuration, and those that are absent.
 pub(super) fn rivals(raw: &Raw) -> String {
-    let mut html = "<section id=\"rivals\">\n<h2>Who was measured</h2>\n<div class=\"wide\"><table class=\"who\">\n<thead><tr>\
-                    <th></th><th>version</th><th>language</th><th>licence</th><th>configuration</th></tr></thead>\n<tbody>\n"
+    let mut html = "<section id=\"rivals\">\n<h2>Who was measured</h2>\n\
+                    <div class=\"wide\"><table class=\"who\">\n<thead><tr>\
+                    <th></th><th>version</th>\
+                    <th>language</th><th>licence</th><th>configuration</th></tr></thead>\n<tbody>\n"
         .to_owned();
     for subject in &raw.plan.subjects {
         let class = if subject.kind == Kind::Rival { "rival" } else { "ours" };

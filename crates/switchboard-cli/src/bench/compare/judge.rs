@@ -188,7 +188,7 @@ impl Against {
 
 /// Whether `subject` is the rival of this name, or a variant of it.
 fn is(subject: &Subject, name: &str) -> bool {
-    plain(&subject.name).starts_with(&plain(name))
+    plain(&subject.name).contains(&plain(name))
 }
 
 impl Metric {
@@ -251,9 +251,10 @@ mod tests {
 
     #[test]
     fn names_of_rivals_need_not_be_spelled_alike() {
-        let raw = fake::raw(&[("gRPC C++ (callback)", 10.0, 1.0), ("thrift-go", 30.0, 1.0)], 240.0, 1.0);
+        let raw =
+            fake::raw(&[("gRPC C++ (callback)", 10.0, 1.0), ("Apache Thrift (Go)", 30.0, 1.0)], 240.0, 1.0);
         let verdicts = judge(&super::super::result::results(&raw));
-        assert_eq!(find(&verdicts, "callers/5", "requests/s", "thrift-go").measured, Some(8.0));
+        assert_eq!(find(&verdicts, "callers/5", "requests/s", "Apache Thrift (Go)").measured, Some(8.0));
         assert_eq!(find(&verdicts, "message/100", "requests/s", "gRPC C++ (callback)").measured, Some(24.0));
     }
 }

@@ -51,7 +51,8 @@ pub(super) fn lines(
     for (value, name) in &axis.ticks {
         let _ = writeln!(
             svg,
-            r#"<path class="grid minor" d="M{x:.1} {TOP:.0}V{bottom:.0}"/><text x="{x:.1}" y="{y:.0}" text-anchor="middle">{name}</text>"#,
+            r#"<path class="grid minor" d="M{x:.1} {TOP:.0}V{bottom:.0}"/>
+<text x="{x:.1}" y="{y:.0}" text-anchor="middle">{name}</text>"#,
             x = x(*value),
             y = bottom + 18.0,
             name = escape(name)
@@ -73,7 +74,8 @@ pub(super) fn lines(
     }
     let _ = writeln!(
         svg,
-        r#"<text class="axis" x="0" y="12">{}</text><text class="axis" x="{:.0}" y="{:.0}" text-anchor="middle">{}</text>"#,
+        r#"<text class="axis" x="0" y="12">{}</text>
+<text class="axis" x="{:.0}" y="{:.0}" text-anchor="middle">{}</text>"#,
         escape(y_title),
         f64::midpoint(LEFT, WIDTH - RIGHT),
         HEIGHT - 8.0,
@@ -97,7 +99,8 @@ pub(super) fn lines(
         let start = WIDTH - RIGHT + 14.0;
         let _ = writeln!(
             svg,
-            r#"<g class="{class}"><path class="lead" d="M{from:.1} {y:.1}L{start:.1} {place:.1}"/><text class="name" x="{at:.1}" y="{text:.1}">{name}</text></g>"#,
+            r#"<g class="{class}"><path class="lead" d="M{from:.1} {y:.1}L{start:.1} {place:.1}"/>
+<text class="name" x="{at:.1}" y="{text:.1}">{name}</text></g>"#,
             class = escape(&line.class),
             from = x + 4.0,
             at = start + 3.0,

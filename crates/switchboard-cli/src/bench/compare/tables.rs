@@ -26,7 +26,8 @@ pub(super) fn tables(preset: Preset, own: &[&Results<'_>], one_server: &[&Result
     let mut html = matrix(preset, &shown);
     html += "<details><summary>All numbers</summary>\n<div class=\"wide\"><table class=\"all\">\n";
     html += "<thead><tr><th></th><th>requests/s</th><th>slowest to fastest round</th><th>MB/s</th><th>mean</th><th>median</th>\
-             <th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th>min</th><th>CPU/call</th><th>peak memory</th><th>errors</th></tr></thead>\n";
+             <th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th>min</th>\
+             <th>CPU/call</th><th>peak memory</th><th>errors</th></tr></thead>\n";
     for results in shown {
         let _ = writeln!(
             html,

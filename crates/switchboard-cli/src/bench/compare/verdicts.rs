@@ -57,7 +57,8 @@ fn table(verdicts: &[&Verdict]) -> String {
         }
         let _ = writeln!(
             html,
-            "<tr class=\"{class}\"><th>{}<small>{}</small></th><td class=\"text\">{}</td><td class=\"text\">{against}</td>\
+            "<tr class=\"{class}\"><th>{}<small>{}</small></th><td class=\"text\">{}</td>\
+             <td class=\"text\">{against}</td>\
              <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word\">{word}</td></tr>",
             escape(verdict.cell.split('/').next().unwrap_or_default()),
             escape(&verdict.label),

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn what_a_client_may_leave_out_is_zero() {
-        let least = r#"{"requests":1,"total_requests":2,"elapsed_s":1,"errors":0,"mean_us":1,"p50_us":1,"p99_us":1,"max_us":1}"#;
+        let least = r#"{"requests":1,"total_requests":2,"elapsed_s":1,"errors":0,
+            "mean_us":1,"p50_us":1,"p99_us":1,"max_us":1}"#;
         let answer: Answer = serde_json::from_str(least).unwrap();
         assert_eq!((answer.total_requests, answer.p999_us, answer.first_error), (2, 0.0, None));
     }
