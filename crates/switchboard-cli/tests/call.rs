@@ -12,7 +12,7 @@ use std::{
 };
 
 const GREET: &str = "demo.v1.Greeter/Greet";
-const WIRES: [&str; 4] = ["grpc", "grpc-web", "connect", "native"];
+const WIRES: [&str; 5] = ["grpc", "grpc-web", "grpc-web-text", "connect", "native"];
 
 fn switchboard() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
@@ -28,11 +28,18 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
+        Server::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Server {
         let mut command = switchboard();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned));
+        let address = lines.find_map(|line| {
+            let (_, rest) = line.split_once("listening on http")?;
+            rest.split_once("://").map(|(_, address)| address.to_owned())
+        });
         Server { child, address: address.unwrap() }
     }
 }
@@ -131,6 +138,103 @@ fn wires_without_streams_both_ways_at_once_carry_reflection() {
     }
     let url = format!("{}?http=1&wire=connect&codec=json", server.address);
     assert_eq!(call(&url, &[GREET, "-d", r#"{"name": "Ada"}"#]).values(), [json!({"text": "hello Ada"})]);
+}
+
+/// A call of each kind that JSON-RPC has in a WebSocket, and what is printed.
+fn unary_and_replies() -> [(&'static str, &'static str, Vec<Value>); 2] {
+    [
+        (GREET, r#"{"name": "Ada"}"#, vec![json!({"text": "hello Ada"})]),
+        ("demo.v1.Greeter/Watch", r#"{"count": 2}"#, vec![json!({}), json!({"n": 1})]),
+    ]
+}
+
+#[test]
+fn websockets_and_json_rpc_are_called_with_the_schema_of_the_port_beneath() {
+    for server in [Server::start(), Server::with(&["--websocket-deflate"])] {
+        for url in ["ws://ADDRESS", "ws://ADDRESS/x?compression=deflate", "ws://ADDRESS/?wire=jsonrpc"] {
+            let url = url.replace("ADDRESS", &server.address);
+            for (method, data, expected) in unary_and_replies() {
+                assert_eq!(call(&url, &[method, "-d", data]).values(), expected, "{url}");
+            }
+            assert!(call(&url, &["list"]).stdout.contains("demo.v1.Greeter\n"));
+            let refused = call(&url, &[GREET, "-d", "{}"]);
+            assert_eq!(refused.code, 67, "{url}: {}", refused.stderr);
+            assert!(refused.stderr.contains("name is empty"), "{url}: {}", refused.stderr);
+        }
+        let url = format!("ws://{}", server.address);
+        let sum = ["demo.v1.Greeter/Sum", "-d", r#"{"value": 1}{"value": "41"}"#];
+        assert_eq!(call(&url, &sum).values(), [json!({"sum": "42", "count": 2})]);
+    }
+    let server = Server::start();
+    let (plain, http) = (server.address.clone(), format!("http://{}", server.address));
+    for url in [format!("{plain}?http=2"), http.clone(), format!("{http}/rpc")] {
+        let json_rpc = |arguments: &[&str]| call(&url, &[arguments, &["--wire", "jsonrpc"]].concat());
+        let done = json_rpc(&[GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-echo: hi", "-v"]);
+        assert_eq!(done.values(), [json!({"text": "hello Ada"})], "{url}");
+        assert!(done.stderr.contains("metadata x-echo: hi\n"), "{}", done.stderr);
+        let raw = json_rpc(&[GREET, "-d", r#"{"name": "Ada"}"#, "--raw", "unary"]);
+        assert_eq!(raw.values(), [json!({"text": "hello Ada"})], "{url}");
+        for (arguments, code, expected) in [
+            (&[GREET, "-d", "{}"][..], 67, "name is empty: say whom to greet"),
+            (
+                &["demo.v1.Greeter/Watch", "-d", r#"{"count": 1}"#],
+                76,
+                "over ws:// it carries those of replies",
+            ),
+            (&["demo.v1.Greeter/Sum", "-d", r#"{"value": 1}"#], 76, "JSON-RPC over POST cannot carry"),
+        ] {
+            let done = json_rpc(arguments);
+            assert_eq!(done.code, code, "{arguments:?}: {}", done.stderr);
+            assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+        }
+    }
+    let metadata =
+        call(&format!("ws://{plain}?wire=jsonrpc"), &[GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-echo: hi"]);
+    assert!(metadata.stderr.contains("no place for a call's metadata"), "{}", metadata.stderr);
+}
+
+#[test]
+fn servers_of_json_rpc_that_are_not_ours_are_called() {
+    let result = impostor(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: 41\r\n\r\n\
+          {\"jsonrpc\":\"2.0\",\"result\":[1,2],  \"id\":1}",
+    );
+    let done =
+        call(&format!("http://{result}/api?wire=jsonrpc"), &["math.calc/add", "--raw", "unary", "-d", "[1]"]);
+    assert_eq!(done.values(), [json!([1, 2])]);
+    let failure = impostor(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\r\n\
+          {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32601,\"message\":\"no such\"},  \"id\":1}",
+    );
+    let done = call(&failure, &["a/b", "--raw", "unary", "-d", "{}", "--wire", "jsonrpc"]);
+    assert_eq!(done.code, 76, "{}", done.stderr);
+    assert!(done.stderr.contains("no such"), "{}", done.stderr);
+}
+
+#[test]
+fn every_wire_goes_inside_tls() {
+    let folder = folder("call-tls");
+    let file = |name: &str, text: &str| {
+        let file = folder.join(name);
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (cert, key) =
+        (file("cert.pem", &made.cert.pem()), file("key.pem", &made.signing_key.serialize_pem()));
+    let server = Server::with(&["--tls-cert", &cert, "--tls-key", &key]);
+    for url in WIRES.map(|wire| format!("tls://ADDRESS?wire={wire}")).into_iter().chain(
+        ["https://ADDRESS?wire=jsonrpc", "wss://ADDRESS/x", "wss://ADDRESS?wire=jsonrpc"].map(str::to_owned),
+    ) {
+        let url = url.replace("ADDRESS", &server.address);
+        let done = call(&url, &[GREET, "-d", r#"{"name": "Ada"}"#, "--ca", &cert]);
+        assert_eq!(done.values(), [json!({"text": "hello Ada"})], "{url}");
+        let refused = call(&url, &[GREET, "-d", "{}", "--server-name", "elsewhere.example", "--ca", &cert]);
+        assert_eq!(refused.code, 78, "{url}: {}", refused.stderr);
+        assert!(refused.stderr.contains("not for \"elsewhere.example\""), "{url}: {}", refused.stderr);
+    }
+    let plain = call(&server.address, &[GREET, "-d", "{}"]);
+    assert_eq!(plain.code, 78, "{}", plain.stderr);
 }
 
 #[test]
@@ -268,7 +372,11 @@ fn mistakes_say_what_is_meant_and_exit_codes_whose_they_are() {
         (&[GREET, "-H", "x-bin: ?"], 2, "is not base64"),
         (&[GREET, "--timeout", "5"], 2, "as in 5s"),
         (&[GREET, "--max-message-size", "much"], 2, "is not a number with B, KiB"),
-        (&[GREET, "--wire", "soap"], 2, "possible values: connect, grpc, grpc-web, native"),
+        (
+            &[GREET, "--wire", "soap"],
+            2,
+            "possible values: connect, grpc, grpc-web, grpc-web-text, jsonrpc, native",
+        ),
         (&[GREET], 67, "invalid_argument (3): name is empty"),
         (&["demo.v1.Greeter/Watch", "-d", "{}"], 67, "count is 0"),
         (

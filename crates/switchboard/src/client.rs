@@ -16,7 +16,7 @@ pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::{Codec, Kind, Metadata, Result, Service, Status, context};
+use crate::{Codec, Kind, Limit, Limits, Metadata, Result, Service, Status, context, limits::Source};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -73,8 +73,8 @@ impl Channel {
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
     /// `tls://a.example:8443?ca=ca.pem`.
     ///
-    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `connect` or `jsonrpc` says otherwise; `http://`
-    /// means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
+    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `grpc-web-text`, `connect` or `jsonrpc` says
+    /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
     /// services are written (traits always are, on HTTP). `compression=gzip`, `zstd` or `deflate` compresses requests
     /// and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
     /// effects by GET on Connect. Addresses of WebSockets take `compression=deflate`: messages are compressed if the server
@@ -95,9 +95,25 @@ impl Channel {
     }
 
     /// Hands calls to a service of this process: no bytes are framed, no connection is made. Messages are encoded
-    /// and decoded once, so that both sides own what they hold.
+    /// and decoded once, so that both sides own what they hold. As elsewhere, messages have at most 4 MiB.
     pub fn local(service: impl Service) -> Channel {
-        Channel(Arc::new(Way::Local(local::Local::new(service))))
+        Channel(Arc::new(Way::Local(local::Local::new(service, &Limits::default()))))
+    }
+
+    /// The same with another [`Limit::MessageBytesMax`], for requests and replies; no other limit has a meaning there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another limit, or a value that this one cannot have.
+    pub fn local_with(service: impl Service, limits: &[(Limit, u64)]) -> Result<Channel> {
+        let mut set = Limits::default();
+        for (limit, value) in limits {
+            if *limit != Limit::MessageBytesMax {
+                let text = format!("{} means nothing in the process, message_bytes_max does", limit.name());
+                return Err(Status::invalid_argument(text));
+            }
+            set.set(*limit, *value, Source::Channel)?;
+        }
+        Ok(Channel(Arc::new(Way::Local(local::Local::new(service, &set)))))
     }
 
     /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.

@@ -49,7 +49,7 @@ mod requests;
 mod rest;
 mod reword;
 mod standard;
-mod text;
+pub(crate) mod text;
 mod ticket;
 mod trailers;
 pub(crate) mod websocket;

@@ -221,6 +221,8 @@ struct State {
     bytes: usize,
     /// Bytes taken out since the producer was last told.
     taken: u32,
+    /// Largest item that is given out, where somebody has to look.
+    item_bytes_max: Option<usize>,
     head: Option<Metadata>,
     trailers: Metadata,
     end: Option<Result<()>>,
@@ -277,6 +279,11 @@ impl Queue {
         ahead
     }
 
+    /// Gives out no item over this size, for wires that have not looked before.
+    pub(crate) fn limit_items(&self, bytes_max: usize) {
+        self.lock().item_bytes_max = Some(bytes_max);
+    }
+
     /// The next item without waiting.
     pub(crate) fn try_pop(&self) -> Option<Bytes> {
         self.lock().pop()
@@ -286,7 +293,11 @@ impl Queue {
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let mut state = self.lock();
         if let Some(item) = state.pop() {
-            return Poll::Ready(Some(Ok(item)));
+            let checked = match state.item_bytes_max {
+                Some(max) if item.len() > max => Err(too_large("a request", item.len(), max)),
+                _ => Ok(item),
+            };
+            return Poll::Ready(Some(checked));
         }
         match &state.end {
             Some(Ok(())) => Poll::Ready(None),
@@ -399,6 +410,14 @@ pub(crate) fn check_reply(message: &Bytes, max: usize) -> Result<()> {
     let text =
         format!("a reply of {bytes} bytes is over the limit of {max} bytes (reply_bytes_max of the call)");
     Err(Status::resource_exhausted(text))
+}
+
+/// The status for a message over the limit of whoever it is for.
+#[cold]
+pub(crate) fn too_large(what: &str, bytes: usize, max: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "{what} of {bytes} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
+    ))
 }
 
 /// What an item counts for, here and as credit: an empty one too takes a place.

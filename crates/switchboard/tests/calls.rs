@@ -278,3 +278,53 @@ async fn slow_handler_is_named_in_a_metric() {
     let block = stats.methods.iter().find(|method| method.name == "test.Probe/Block").unwrap();
     assert_eq!((block.slow_turns, block.ended[0]), (1, 1));
 }
+
+#[tokio::test]
+async fn direct_calls_have_the_limit_of_messages_too() {
+    let limits = [(switchboard::Limit::MessageBytesMax, 1000)];
+    let channel = Channel::local_with(Probe::default(), &limits).unwrap();
+    assert!(mirror(&channel, vec![1; 1000]).await.is_ok());
+    let status = mirror(&channel, vec![1; 1001]).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(
+        status.message().contains("1001 bytes") && status.message().contains("message_bytes_max"),
+        "{status}"
+    );
+    // Of streams each message counts, in both directions.
+    let mut replies = count(&channel, 2, 2000).await.unwrap();
+    assert_eq!(replies.next().await.unwrap_err().code(), Code::ResourceExhausted);
+    let upload = tally(&channel).await.unwrap();
+    upload.send(1000).await.unwrap();
+    upload.send(1001).await.unwrap();
+    assert_eq!(upload.finish().await.unwrap_err().code(), Code::ResourceExhausted);
+    let refused = Channel::local_with(Probe::default(), &[(switchboard::Limit::CallsMax, 1)]).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert_eq!(
+        mirror(&Channel::local(Probe::default()), vec![1; (4 << 20) + 1]).await.unwrap_err().code(),
+        Code::ResourceExhausted
+    );
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_method_with_an_index_of_none_is_refused_and_not_a_panic() {
+    use switchboard::{ClientMethod, Codec, ServiceInfo};
+    static NONE: ServiceInfo = ServiceInfo { name: "test.Probe", methods: &[], descriptor: &[] };
+    static METHOD: ClientMethod = ClientMethod { service: &NONE, index: 7, path: "test.Probe/Nowhere" };
+    let (running, native, _) = served("tcp://127.0.0.1:0").await;
+    for options in ["", "?wire=grpc", "?wire=grpc-web-text", "?wire=connect&get=true", "?wire=jsonrpc"] {
+        let channel = Channel::connect(&format!("{}{options}", running.url())).await.unwrap();
+        for channel in [&channel, &native, &Channel::local(Probe::default())] {
+            let request = || Ok(bytes::Bytes::from_static(b"{}"));
+            let called = channel.unary(&METHOD, Codec::Json, request(), |_, bytes| Ok(bytes)).await;
+            let codes = [Code::Internal, Code::Unimplemented];
+            assert!(codes.contains(&called.unwrap_err().code()), "{options}");
+            let called = channel.server_stream(&METHOD, Codec::Json, request(), |_, bytes| Ok(bytes)).await;
+            let ended = match called {
+                Ok(mut replies) => replies.next().await.unwrap_err(),
+                Err(status) => status,
+            };
+            assert!(codes.contains(&ended.code()), "{options}");
+        }
+    }
+}

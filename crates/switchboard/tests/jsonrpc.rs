@@ -150,7 +150,10 @@ async fn calls_of_a_connection_are_limited() {
         .write_all(format!(r#"{{"jsonrpc":"2.0","id":1,"x":"{}"}}"#, "x".repeat(2000)).as_bytes())
         .await
         .unwrap();
-    assert_eq!(line(&mut stream).await["error"]["code"], -32600);
+    let refused = line(&mut stream).await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32029)));
+    assert_eq!(refused["error"]["data"]["grpcCode"], 8);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("message_bytes_max"), "{refused}");
     assert_eq!(soon(stream.read(&mut [0; 10])).await.unwrap(), 0, "closed");
 }
 

@@ -10,6 +10,7 @@ pub(super) enum Wire {
     Connect,
     Grpc,
     GrpcWeb,
+    GrpcWebText,
     #[value(name = "jsonrpc")]
     JsonRpc,
     Native,
@@ -21,6 +22,7 @@ impl Wire {
             Wire::Connect => "connect",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
+            Wire::GrpcWebText => "grpc-web-text",
             Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
         }
@@ -28,7 +30,9 @@ impl Wire {
 
     fn named(name: &str) -> Result<Wire, String> {
         Wire::value_variants().iter().copied().find(|wire| wire.name() == name).ok_or_else(|| {
-            format!("wire={name} in the URL: expected grpc, grpc-web, connect, jsonrpc or native")
+            format!(
+                "wire={name} in the URL: expected grpc, grpc-web, grpc-web-text, connect, jsonrpc or native"
+            )
         })
     }
 }
@@ -238,7 +242,7 @@ mod tests {
         for (line, why) in [
             ("localhost", "expected HOST:PORT"),
             ("http://a:1/x", "has a path"),
-            ("a:1?wire=soap", "expected grpc, grpc-web, connect, jsonrpc or native"),
+            ("a:1?wire=soap", "expected grpc, grpc-web, grpc-web-text, connect, jsonrpc or native"),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
             ("tls://a:1 --ca a&b", "has a &"),

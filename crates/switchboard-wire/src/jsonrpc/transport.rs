@@ -2,7 +2,7 @@
 
 use super::{ErrorObject, Scanned, Scanner};
 use crate::{
-    Fatal, Input, Outbox,
+    Fatal, Input, Outbox, Status,
     websocket::{self, Deflate, Kind, Role, WebSocket},
 };
 use bytes::{Bytes, BytesMut};
@@ -122,7 +122,8 @@ impl Lines {
         let scanned = self.scanner.scan(input.rest());
         if self.scanner.scanned() > max {
             let why = format!("a request of more than {max} bytes (message_bytes_max)");
-            return Err((Fatal(why.clone()), Some(ErrorObject::invalid(&why))));
+            let status = Status::resource_exhausted(why.clone());
+            return Err((Fatal(why), Some(ErrorObject::from(&status))));
         }
         let why = match scanned {
             Scanned::End(len) => {

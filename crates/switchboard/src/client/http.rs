@@ -136,8 +136,8 @@ impl Http {
         let start = async {
             let body = || {
                 Ok::<_, Status>(match (&message, &outbound) {
-                    (Some(message), _) => Upload::One(upload::wrap(message, self.terms.compression)?),
-                    (None, Some(queue)) => Upload::Many(Requests::new(queue.clone(), self.terms.compression)),
+                    (Some(message), _) => Upload::One(upload::wrap(message, &self.terms)?),
+                    (None, Some(queue)) => Upload::Many(Requests::new(queue.clone(), self.terms)),
                     (None, None) => Upload::Nothing,
                 })
             };

@@ -2,25 +2,31 @@
 
 use super::Begin;
 use crate::{
-    Call, Cx, Metadata, Peer, Reply, Result, Service, Status,
+    Call, Cx, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
     call::{ReplyBody, RequestBody},
     context,
     driver::{Erased, ErasedService, guarded_next},
-    stream::{Items, Queue},
+    stream::{Items, Queue, too_large},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 
 pub(super) struct Local {
     service: Arc<dyn ErasedService>,
     peer: Arc<Peer>,
+    message_bytes_max: usize,
 }
 
 impl Local {
-    pub(super) fn new(service: impl Service) -> Local {
+    pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
         let peer =
             Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
         let peer = Arc::new(peer);
-        Local { service: Arc::new(Erased(Arc::new(service))), peer }
+        let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
+        Local { service: Arc::new(Erased(Arc::new(service))), peer, message_bytes_max }
+    }
+
+    pub(super) fn message_bytes_max(&self) -> usize {
+        self.message_bytes_max
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -38,21 +44,35 @@ impl Local {
         let known = begin.method.service.name == info.name;
         let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);
         let metadata = std::mem::take(&mut begin.metadata);
-        let called = match method {
-            Some(method) => {
+        let max = self.message_bytes_max;
+        let called = match (method, &body) {
+            (Some(_), RequestBody::One(message)) if message.len() > max => {
+                Err(too_large(&format!("a request to {}", begin.method.path), message.len(), max))
+            }
+            (Some(method), requests) => {
+                if let RequestBody::Many(requests) = requests {
+                    requests.limit_items(max);
+                }
                 let cx = Cx::new(&self.peer, info, method, deadline, metadata);
                 method
                     .check_schema(begin.method.path, begin.codec, begin.method.schema())
                     .map(|()| self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
             }
-            None => Err(Status::unimplemented(format!(
+            (None, _) => Err(Status::unimplemented(format!(
                 "{} is not served here; {} is",
                 begin.method.path, info.name
             ))),
         };
         async move {
             let mut called = called?;
-            within(deadline, poll_fn(move |cx| context::scope(deadline, || called.as_mut().poll(cx)))).await
+            let called = poll_fn(move |cx| context::scope(deadline, || called.as_mut().poll(cx)));
+            let reply = within(deadline, called).await?;
+            match &reply.body {
+                ReplyBody::One(message) if message.len() > max => {
+                    Err(too_large("a reply", message.len(), max))
+                }
+                _ => Ok(reply),
+            }
         }
     }
 }
@@ -67,7 +87,12 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<
 }
 
 /// Moves the replies of a handler into the queue of their reader; a task, since both may wait for each other.
-pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -> Result<()> {
+pub(super) fn pump(
+    reply: Reply,
+    into: &Arc<Queue>,
+    deadline: Option<Instant>,
+    message_bytes_max: usize,
+) -> Result<()> {
     let mut items: Pin<Box<dyn Items>> = match reply.body {
         ReplyBody::One(item) => {
             into.set_head(reply.metadata);
@@ -96,6 +121,9 @@ pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -
                     status.metadata_mut().extend(items.trailers());
                     status
                 })?);
+                if let Some(item) = item.as_ref().filter(|item| item.len() > message_bytes_max) {
+                    return Err(too_large("a reply", item.len(), message_bytes_max));
+                }
                 poll_fn(|cx| into.poll_push(cx, &mut item)).await?;
             }
         });

@@ -78,7 +78,7 @@ impl Begin {
                         }
                     });
                 } else {
-                    local::pump(called.await?, &inbound, deadline)?;
+                    local::pump(called.await?, &inbound, deadline, way.message_bytes_max())?;
                 }
             }
         }

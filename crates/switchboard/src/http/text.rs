@@ -50,16 +50,16 @@ impl Text {
     }
 }
 
-/// A frame of a reply in base64.
-pub(super) fn encode(data: &[u8]) -> Bytes {
+/// A frame in base64.
+pub(crate) fn encode(data: &[u8]) -> Bytes {
     STANDARD.encode(data).into()
 }
 
 /// Why text cannot be decoded.
-pub(super) type Unreadable = Box<dyn Error + Send + Sync>;
+pub(crate) type Unreadable = Box<dyn Error + Send + Sync>;
 
 /// Decodes the whole groups of `rest` and `data`; what is left of them stays in `rest`.
-pub(super) fn decode(rest: &mut BytesMut, data: &[u8]) -> Result<Bytes, Unreadable> {
+pub(crate) fn decode(rest: &mut BytesMut, data: &[u8]) -> Result<Bytes, Unreadable> {
     rest.extend_from_slice(data);
     let whole = rest.split_to(rest.len() / 4 * 4);
     let mut decoded = Vec::with_capacity(whole.len() / 4 * 3);

@@ -14,8 +14,6 @@ pub(crate) enum Lack {
     RequestStreams,
     ReplyStreams,
     StreamsBothWays,
-    /// The limit of messages does not exist.
-    MessageLimit,
     TrailersOfStreams,
     /// Unary calls are seen as another wire's.
     NameOfUnary,
@@ -27,7 +25,6 @@ pub(crate) enum Lack {
 
 /// Wire, what it lacks, and the reason.
 const LACKS: &[(&[&str], &[Lack], &str)] = &[
-    (&["direct"], &[Lack::MessageLimit], "nothing is written or read, so there are no bytes to count"),
     (&["Connect on HTTP/1.1"], &[Lack::StreamsBothWays], "Connect asks for HTTP/2 there"),
     (&JSON_RPC, &[Lack::RequestStreams, Lack::StreamsBothWays], "a request has its parameters in one text"),
     (
@@ -36,11 +33,6 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
-    (
-        &["JSON-RPC over TCP"],
-        &[Lack::CodeOfLarge],
-        "the text is cut off before it is known to be a call: it is no request, and the connection ends",
-    ),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (

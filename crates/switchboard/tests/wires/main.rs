@@ -65,7 +65,6 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
                 format!("{seen:?}"),
             );
         }
-        Wanted::Refused { .. } if case.is_too_large() && lacks(wire.name, Lack::MessageLimit) => {}
         Wanted::Refused { code, parts } => {
             let failure = answer.failure.unwrap_or_default();
             if !(case.is_too_large() && lacks(wire.name, Lack::CodeOfLarge)) {

@@ -32,7 +32,7 @@ enum Way {
 }
 
 /// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: [(&str, &str, &str); 14] = [
+const CHANNELS: [(&str, &str, &str); 16] = [
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
     ("native over WebSocket, compressed", "native", "ws?compression=deflate"),
@@ -40,6 +40,8 @@ const CHANNELS: [(&str, &str, &str); 14] = [
     ("gRPC with JSON", "grpc", "?wire=grpc&codec=json"),
     ("gRPC-Web", "grpc-web", "?wire=grpc-web"),
     ("gRPC-Web on HTTP/1.1", "grpc-web", "?wire=grpc-web&http=1"),
+    ("channel on gRPC-Web text", "grpc-web", "?wire=grpc-web-text"),
+    ("channel on gRPC-Web text on HTTP/1.1", "grpc-web", "?wire=grpc-web-text&http=1&compression=gzip"),
     ("Connect", "connect", "?wire=connect"),
     ("Connect on HTTP/1.1", "connect", "?wire=connect&http=1"),
     ("Connect with JSON", "connect", "?wire=connect&codec=json"),
@@ -99,7 +101,8 @@ async fn served(address: &str) -> (Probe, Running) {
 
 fn direct() -> Wire {
     let probe = Probe::default();
-    let way = Way::Channel(Box::new(Channel::local(probe.clone())));
+    let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
+    let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
     Wire { name: "direct", probe, seen_as: "local", way, _running: None, _authority: None }
 }
 

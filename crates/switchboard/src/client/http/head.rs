@@ -102,6 +102,8 @@ impl Outgoing<'_> {
         Ok(match (terms.dialect, self.codec) {
             (Dialect::Grpc, Codec::Proto) => "application/grpc",
             (Dialect::Grpc, Codec::Json) => "application/grpc+json",
+            (Dialect::GrpcWeb, Codec::Proto) if terms.text => "application/grpc-web-text+proto",
+            (Dialect::GrpcWeb, Codec::Json) if terms.text => "application/grpc-web-text+json",
             (Dialect::GrpcWeb, Codec::Proto) => "application/grpc-web+proto",
             (Dialect::GrpcWeb, Codec::Json) => "application/grpc-web+json",
             (Dialect::Connect, Codec::Proto) if self.is_bare(terms) => "application/proto",

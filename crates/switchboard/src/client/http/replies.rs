@@ -9,9 +9,9 @@ use super::{
     link::{Answer, Body, Link},
     settings::{Dialect, Terms},
 };
-use crate::{Code, Metadata, Result, Status};
+use crate::{Code, Metadata, Result, Status, http::text};
 use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// Reads an answer to its end.
 pub(super) struct Replies<'a> {
@@ -19,6 +19,8 @@ pub(super) struct Replies<'a> {
     link: &'a Link,
     body: Body,
     envelopes: Envelopes,
+    /// Characters of base64 that are no whole group.
+    text: BytesMut,
     compression: Option<Compression>,
     /// How the call ended, as the head says it: holds only for an answer without body and trailers.
     early_end: Option<Result<Metadata>>,
@@ -51,7 +53,19 @@ impl<'a> Replies<'a> {
             false => (codes::metadata(&headers, &terms.metadata)?, None),
         };
         let envelopes = Envelopes::new(terms.message_bytes_max);
-        Ok((head, Replies { terms, link, body, envelopes, compression, early_end, end: None }))
+        Ok((
+            head,
+            Replies {
+                terms,
+                link,
+                body,
+                envelopes,
+                text: BytesMut::new(),
+                compression,
+                early_end,
+                end: None,
+            },
+        ))
     }
 
     /// The next message; none when the call ended well, and [`end`](Self::end) then has the trailers.
@@ -71,13 +85,19 @@ impl<'a> Replies<'a> {
                     if !chunk.is_empty() {
                         self.early_end = None;
                     }
+                    let chunk = match self.terms.text {
+                        true => {
+                            text::decode(&mut self.text, &chunk).map_err(|why| wrong(&why.to_string()))?
+                        }
+                        false => chunk,
+                    };
                     self.envelopes.push(chunk);
                 }
                 Some(Err(broken)) => return Err(self.broken(self.link.status(&broken))),
                 None => break,
             }
         }
-        if !self.envelopes.is_empty() {
+        if !self.envelopes.is_empty() || !self.text.is_empty() {
             return Err(self.broken(codes::from_path(
                 Code::Internal,
                 "the answer ended in the middle of a message".into(),

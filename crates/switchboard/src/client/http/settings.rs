@@ -30,6 +30,8 @@ pub(in crate::client) struct Settings {
     announce: bool,
     compression: Option<Compression>,
     get: bool,
+    /// gRPC-Web in base64.
+    text: bool,
     /// Where JSON-RPC is posted to.
     path: Option<String>,
     pub(super) calm: Calm,
@@ -45,9 +47,10 @@ impl Settings {
             ("wire", "native") => self.dialect = None,
             ("wire", "connect") => self.dialect = Some(Dialect::Connect),
             ("wire", "grpc") => self.dialect = Some(Dialect::Grpc),
-            ("wire", "grpc-web") => self.dialect = Some(Dialect::GrpcWeb),
+            ("wire", "grpc-web") => (self.dialect, self.text) = (Some(Dialect::GrpcWeb), false),
+            ("wire", "grpc-web-text") => (self.dialect, self.text) = (Some(Dialect::GrpcWeb), true),
             ("wire", "jsonrpc") => self.dialect = Some(Dialect::JsonRpc),
-            ("wire", _) => return Err("native, grpc, grpc-web, connect or jsonrpc"),
+            ("wire", _) => return Err("native, grpc, grpc-web, grpc-web-text, connect or jsonrpc"),
             ("http", "1") => self.version = Some(Version::Http1),
             ("http", "2") => self.version = Some(Version::Http2),
             ("http", _) => return Err("1 or 2"),
@@ -161,6 +164,7 @@ impl Settings {
             announce: self.announce,
             compression: self.compression,
             get: self.get,
+            text: self.text,
             message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
             metadata: MetadataLimits::new(limits),
         }
@@ -177,6 +181,8 @@ pub(super) struct Terms {
     pub(super) compression: Option<Compression>,
     /// Methods without side effects are called by GET.
     pub(super) get: bool,
+    /// gRPC-Web goes in base64, both ways.
+    pub(super) text: bool,
     pub(super) message_bytes_max: usize,
     pub(super) metadata: MetadataLimits,
 }
@@ -207,7 +213,7 @@ mod tests {
         assert!(websocket("deflate") && websocket("none") && !websocket("gzip") && !websocket("replies"));
         assert_eq!(
             Settings::default().set("wire", "soap"),
-            Err("native, grpc, grpc-web, connect or jsonrpc")
+            Err("native, grpc, grpc-web, grpc-web-text, connect or jsonrpc")
         );
     }
 

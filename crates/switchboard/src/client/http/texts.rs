@@ -14,6 +14,7 @@ use crate::{
         pool::{Link, Pool},
     },
     net::{Address, Io},
+    runtime,
     stream::Queue,
 };
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Poll,
+    time::Instant,
 };
 use switchboard_wire::{
     Input,
@@ -211,7 +213,11 @@ impl Texts {
             }
             match io.read_buf(buffer).await {
                 Ok(0) => return "the server closed it".to_owned(),
-                Ok(_) => *heard = true,
+                Ok(_) => {
+                    *heard = true;
+                    // A caller that waits for this answer should not find its worker asleep.
+                    runtime::traffic(Instant::now());
+                }
                 Err(error) => return error.to_string(),
             }
             let most = self.message_bytes_max.saturating_add(json_rpc::AROUND);

@@ -41,7 +41,7 @@ pub(super) async fn call(
     if call.is_bare(&terms) {
         return bare(terms, link, call, wanted, message).await;
     }
-    let body = Upload::One(upload::wrap(message, terms.compression)?);
+    let body = Upload::One(upload::wrap(message, &terms)?);
     let exchange = link.begin(call.head(&terms, link)?, body).await?;
     let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
     let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;

@@ -1,7 +1,7 @@
 //! The body of a request: one message, or the messages of a stream as their sender makes them.
 
-use super::{compression::Compression, envelope};
-use crate::{Result, Status, stream::Queue};
+use super::{envelope, settings::Terms};
+use crate::{Result, Status, http::text, stream::Queue};
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::{Body, Frame, SizeHint};
@@ -22,27 +22,28 @@ pub(super) enum Upload {
 /// The messages of a stream, each in its envelope.
 pub(super) struct Requests {
     queue: Arc<Queue>,
-    compression: Option<Compression>,
+    terms: Terms,
 }
 
 impl Requests {
-    pub(super) fn new(queue: Arc<Queue>, compression: Option<Compression>) -> Requests {
-        Requests { queue, compression }
+    pub(super) fn new(queue: Arc<Queue>, terms: Terms) -> Requests {
+        Requests { queue, terms }
     }
 
     /// The next message, none at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let message = ready!(self.queue.poll_pop(cx));
-        Poll::Ready(message.map(|message| wrap(&message?, self.compression)))
+        Poll::Ready(message.map(|message| wrap(&message?, &self.terms)))
     }
 }
 
-/// A message in its envelope, compressed if the call is.
-pub(super) fn wrap(message: &Bytes, compression: Option<Compression>) -> Result<Bytes> {
-    match compression {
+/// A message in its envelope, compressed and in base64 if the call is.
+pub(super) fn wrap(message: &Bytes, terms: &Terms) -> Result<Bytes> {
+    let wrapped = match terms.compression {
         None => envelope::wrap(0, message),
         Some(compression) => envelope::wrap(envelope::COMPRESSED, &compression.compress(message)?),
-    }
+    }?;
+    Ok(if terms.text { text::encode(&wrapped) } else { wrapped })
 }
 
 /// HTTP/1.1 fetches the body itself.
