@@ -166,7 +166,7 @@ fn a_comparison_measures_everybody_and_is_drawn() {
     );
     fs::write(peer.join("peer.json"), manifest).unwrap();
     let line = format!(
-        "--preset connection --rounds 1 --seconds 0.05 --json {} --html {}",
+        "--preset connection --rounds 1 --seconds 0.3 --json {} --html {}",
         raw.display(),
         page.display()
     );
@@ -209,7 +209,7 @@ fn a_comparison_measures_everybody_and_is_drawn() {
 fn an_interrupted_comparison_goes_on_with_what_is_missing() {
     let folder = Folder::new("interrupted");
     let raw = folder.0.join("raw.json");
-    let line = format!("--preset callers --rivals floor --rounds 2 --seconds 0.05 --json {}", raw.display());
+    let line = format!("--preset callers --rivals floor --rounds 2 --seconds 0.2 --json {}", raw.display());
     assert!(folder.compare(&line).status.success());
     let mut kept = folder.json();
     let all = kept["rows"].as_array().unwrap().len();
@@ -224,7 +224,7 @@ fn an_interrupted_comparison_goes_on_with_what_is_missing() {
 
     let output = folder.compare(&line);
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains("3 measurements of 0.05 s"), "{told}");
+    assert!(output.status.success() && told.contains("3 measurements of 0.2 s"), "{told}");
     let rows = folder.json()["rows"].clone();
     assert_eq!(rows.as_array().unwrap().len(), all);
     assert_eq!(rows[0]["outcome"]["measured"]["requests"], 424_242);
