@@ -2,6 +2,7 @@
 
 use crate::{
     Codec, Metadata, Result, Status,
+    compression::{Message, Packing},
     stream::{Items, Queue},
 };
 use bytes::Bytes;
@@ -39,6 +40,8 @@ pub struct Reply {
 
 /// The messages of a reply.
 pub(crate) enum ReplyBody {
+    /// The only one, compressed as its caller asked for.
+    Compressed(Bytes),
     /// The only one.
     One(Bytes),
     /// As they are made.
@@ -48,6 +51,9 @@ pub(crate) enum ReplyBody {
 /// What a handler knows of its call beside the messages, and what it adds to the reply.
 pub struct Cx {
     codec: Codec,
+    /// The only request message is compressed.
+    pub(crate) compressed: bool,
+    pub(crate) packing: Packing,
     pub(crate) peer: Arc<Peer>,
     pub(crate) service: &'static ServiceInfo,
     pub(crate) method: &'static MethodInfo,
@@ -138,11 +144,15 @@ impl Call {
     /// The only request message.
     ///
     /// # Errors
-    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before.
+    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before. What comes
+    /// compressed can be too large, or broken.
     #[inline]
     pub fn into_one(self) -> Result<(Bytes, Cx)> {
         match self.body {
-            RequestBody::One(message) => Ok((message, self.cx)),
+            RequestBody::One(bytes) => {
+                let compressed = self.cx.compressed;
+                Ok((self.cx.packing.unpack(Message { bytes, compressed })?, self.cx))
+            }
             RequestBody::Many(_) => Err(Status::internal("a stream of requests where one message belongs")),
         }
     }
@@ -151,7 +161,10 @@ impl Call {
     pub fn into_many(self) -> (RawReceiver, Cx) {
         let queue = match self.body {
             RequestBody::Many(queue) => queue,
-            RequestBody::One(message) => Arc::new(Queue::of_one(message)),
+            RequestBody::One(bytes) => {
+                let message = Message { bytes, compressed: self.cx.compressed };
+                Arc::new(Queue::of_one(message, self.cx.packing))
+            }
         };
         (RawReceiver(queue), self.cx)
     }
@@ -164,14 +177,22 @@ impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
     pub fn one(message: Bytes, cx: Cx) -> Reply {
+        let packing = cx.packing;
         let ReplyMetadata { head, trailers } = cx.reply.into_metadata();
-        Reply { metadata: head, trailers, body: ReplyBody::One(message) }
+        let body = if packing.packs() { compressed(packing, message) } else { ReplyBody::One(message) };
+        Reply { metadata: head, trailers, body }
     }
 
     /// A reply of a stream of messages.
     pub(crate) fn many(items: Pin<Box<dyn Items>>) -> Reply {
         Reply { metadata: Metadata::new(), trailers: Metadata::new(), body: ReplyBody::Many(items) }
     }
+}
+
+#[cold]
+fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
+    let Message { bytes, compressed } = packing.pack(message);
+    if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
 }
 
 impl Cx {
@@ -184,6 +205,8 @@ impl Cx {
     ) -> Cx {
         Cx {
             codec: Codec::Proto,
+            compressed: false,
+            packing: Packing::OFF,
             peer,
             service,
             method,
@@ -321,6 +344,7 @@ impl fmt::Debug for RequestBody {
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let body = match &self.body {
+            ReplyBody::Compressed(message) => format!("Compressed({} bytes)", message.len()),
             ReplyBody::One(message) => format!("One({} bytes)", message.len()),
             ReplyBody::Many(_) => "Many".to_owned(),
         };

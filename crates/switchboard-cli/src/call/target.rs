@@ -89,7 +89,7 @@ impl Target {
         let mut url = format!("{}?connections=1&wire={}", self.address, wire.name());
         for (name, value) in &self.options {
             // The native wire has one codec for protobuf and no HTTP beneath.
-            if wire == Wire::Native && ["codec", "compression", "get", "http"].contains(&name.as_str()) {
+            if wire == Wire::Native && ["codec", "get", "http"].contains(&name.as_str()) {
                 continue;
             }
             url += &format!("&{name}={value}");

@@ -103,7 +103,9 @@ fn frames(role: Role, choices: &mut Choices<'_>) -> Vec<u8> {
     while !choices.is_over() {
         let opcode = [0, 1, 2, 2, 8, 9, 10, 0][usize::from(choices.byte() % 8)];
         let fin = if choices.one_in(3) { 0 } else { 0x80 };
-        let noise = if choices.one_in(64) { choices.byte() } else { 0 };
+        // The bit that says compressed, or any.
+        let noise =
+            if choices.one_in(64) { choices.byte() & if choices.one_in(2) { 0x40 } else { 0xFF } } else { 0 };
         bytes.push((fin | opcode) ^ noise);
         let payload = match opcode {
             1 => String::from_utf8_lossy(choices.bytes(40)).into_owned().into_bytes(),

@@ -75,6 +75,8 @@ pub(super) fn pump(reply: Reply, into: &Arc<Queue>, deadline: Option<Instant>) -
             into.finish(Ok(reply.trailers));
             return Ok(());
         }
+        // Nobody asked for it: messages of this process have no wire.
+        ReplyBody::Compressed(_) => return Err(Status::internal("a compressed reply inside the process")),
         ReplyBody::Many(items) => items,
     };
     if tokio::runtime::Handle::try_current().is_err() {

@@ -2,8 +2,7 @@
 //!
 //! A service of the application with the same name comes first.
 
-use super::deflate::Deflate;
-use crate::server::Shared;
+use crate::{compression::REGISTRY, server::Shared};
 use connectrpc::{CompressionRegistry, Router};
 use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
 use connectrpc_reflection::{
@@ -42,7 +41,7 @@ impl Standard {
                 router
             }
         };
-        Standard { router, health, compression: CompressionRegistry::default().register(Deflate) }
+        Standard { router, health, compression: REGISTRY.clone() }
     }
 
     pub(super) fn router(&self) -> &Router {

@@ -26,14 +26,12 @@ pub(in crate::client) struct Settings {
     pub(in crate::client) dialect: Option<Dialect>,
     version: Option<Version>,
     codec: Option<Codec>,
-    announce: bool,
-    compression: Option<Compression>,
     get: bool,
     pub(super) calm: Calm,
 }
 
 impl Settings {
-    /// Sets one of `wire`, `http`, `codec`, `compression` and `get`.
+    /// Sets one of `wire`, `http`, `codec` and `get`.
     ///
     /// # Errors
     /// What was expected instead of `value`.
@@ -50,14 +48,6 @@ impl Settings {
             ("codec", "proto") => self.codec = Some(Codec::Proto),
             ("codec", "json") => self.codec = Some(Codec::Json),
             ("codec", _) => return Err("proto or json"),
-            ("compression", "none") => (self.announce, self.compression) = (false, None),
-            ("compression", "replies") => (self.announce, self.compression) = (true, None),
-            ("compression", "deflate") => {
-                (self.announce, self.compression) = (true, Some(Compression::Deflate));
-            }
-            ("compression", "gzip") => (self.announce, self.compression) = (true, Some(Compression::Gzip)),
-            ("compression", "zstd") => (self.announce, self.compression) = (true, Some(Compression::Zstd)),
-            ("compression", _) => return Err("none, replies, deflate, gzip or zstd"),
             ("get", "true") => self.get = true,
             ("get", "false") => self.get = false,
             _ => return Err("true or false"),
@@ -72,14 +62,8 @@ impl Settings {
     pub(in crate::client) fn check(&self) -> Result<()> {
         let wrong = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
-            None if self.version.is_some()
-                || self.announce
-                || self.get
-                || self.codec == Some(Codec::Json) =>
-            {
-                wrong(
-                    "http, codec, compression and get are options of HTTP: add wire=grpc, grpc-web or connect",
-                )
+            None if self.version.is_some() || self.get || self.codec == Some(Codec::Json) => {
+                wrong("http, codec and get are options of HTTP: add wire=grpc, grpc-web or connect")
             }
             Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
                 wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")
@@ -115,8 +99,8 @@ impl Settings {
     pub(super) fn terms(&self, dialect: Dialect, limits: &Limits) -> Terms {
         Terms {
             dialect,
-            announce: self.announce,
-            compression: self.compression,
+            announce: false,
+            compression: None,
             get: self.get,
             message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
             metadata: MetadataLimits::new(limits),
@@ -136,6 +120,20 @@ pub(super) struct Terms {
     pub(super) get: bool,
     pub(super) message_bytes_max: usize,
     pub(super) metadata: MetadataLimits,
+}
+
+impl Terms {
+    /// The same for a call that is compressed so.
+    pub(super) fn compressed(self, compression: crate::Compression) -> Terms {
+        let announce = compression != crate::Compression::None;
+        let compression = match compression {
+            crate::Compression::None | crate::Compression::Replies => None,
+            crate::Compression::Deflate => Some(Compression::Deflate),
+            crate::Compression::Gzip => Some(Compression::Gzip),
+            crate::Compression::Zstd => Some(Compression::Zstd),
+        };
+        Terms { announce, compression, ..self }
+    }
 }
 
 #[cfg(test)]
