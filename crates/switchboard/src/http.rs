@@ -52,6 +52,7 @@ mod standard;
 mod text;
 mod ticket;
 mod trailers;
+mod traits;
 mod websocket;
 
 pub(crate) use connection::serve;
