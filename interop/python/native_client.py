@@ -112,7 +112,7 @@ class Connection:
         codec=PROTO,
         encoding=IDENTITY,
     ):
-        """Begins a call; with an encoding its messages are compressed, which the server's SETTINGS must have allowed."""
+        """Begins a call; with an encoding, which SETTINGS must have allowed, its messages are compressed."""
         call = Call(self, next(self._numbers), encoding)
         if not oneway:
             self.calls[call.number] = call

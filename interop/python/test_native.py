@@ -251,7 +251,8 @@ class Compression(NativeTest):
     def test_bomb(self):
         bomb = greet_request("a" * (8 << 20))
         for encoding in self.encodings:
-            status = self.refused(native.RESOURCE_EXHAUSTED, lambda: self.connection.unary(GREET, bomb, encoding=encoding))
+            call = self.connection.start(GREET, bomb, encoding=encoding)
+            status = self.refused(native.RESOURCE_EXHAUSTED, call.wait)
             self.assertIn("message_bytes_max", status.text)
             call = self.connection.start(CHAT, more=True, encoding=encoding)
             call.send(bomb)

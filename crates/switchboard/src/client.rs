@@ -70,9 +70,9 @@ impl Channel {
     ///
     /// The server speaks the native wire unless `wire=grpc`, `grpc-web` or `connect` says otherwise; `http://` means
     /// `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
-    /// services are written (traits always are, on HTTP). On all wires `compression=gzip`, `zstd` or `deflate` compresses
-    /// requests and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
-    /// effects by GET on Connect.
+    /// services are written (traits always are, on HTTP). On all wires `compression=gzip`, `zstd` or `deflate`
+    /// compresses requests and lets replies be compressed, `compression=replies` only the latter. `get=true` calls
+    /// methods without side effects by GET on Connect.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

@@ -1,11 +1,15 @@
 //! Compressed messages of the native wire: what is made smaller, by whom, and how it is read again.
 //!
-//! A caller names the [`Compression`] of a call, and both sides may use it from then on; every message says whether it
-//! did. Messages are compressed by whoever writes them and decompressed by whoever reads them: in the handler's own time
-//! and thread, not in the turn of the connection. In between they stay as they came, so that queues and windows count
-//! what was sent.
+//! A caller names the [`Compression`] of a call, and both sides may use it from then on; every message says whether
+//! it did. Messages are compressed by whoever writes them and decompressed by whoever reads them: in the handler's own
+//! time and thread, not in the turn of the connection. In between they stay as they came, so that queues and windows
+//! count what was sent.
 //!
 //! The algorithms are those that HTTP needs anyway; without the feature `http` there are none.
+
+mod options;
+
+pub(crate) use options::{Calling, Serving};
 
 use crate::{Origin, Result, Status};
 use bytes::Bytes;
@@ -14,7 +18,7 @@ use connectrpc::{CompressionRegistry, ErrorCode};
 #[cfg(feature = "http")]
 use std::sync::LazyLock;
 use std::{fmt, str::FromStr};
-use switchboard_wire::{Encoding, Encodings, MethodId};
+use switchboard_wire::{Encoding, Encodings};
 
 /// Smaller messages are sent as they are, unless somebody says otherwise; in bytes.
 pub(crate) const BYTES_MIN: u32 = 512;
@@ -203,71 +207,6 @@ impl Packing {
     }
 }
 
-/// What a server does.
-#[derive(Clone, Debug)]
-pub(crate) struct Serving {
-    /// Compressed messages are taken, and answered in kind.
-    pub(crate) on: bool,
-    pub(crate) bytes_min: u32,
-    /// Methods whose replies are not compressed.
-    pub(crate) plain: Vec<MethodId>,
-}
-
-impl Default for Serving {
-    fn default() -> Serving {
-        Serving { on: true, bytes_min: BYTES_MIN, plain: Vec::new() }
-    }
-}
-
-impl Serving {
-    /// What is taken from callers.
-    pub(crate) fn encodings(&self) -> Encodings {
-        if self.on { ENCODINGS } else { Encodings::NONE }
-    }
-
-    /// What is done with a call that named `encoding`.
-    #[cold]
-    pub(crate) fn packing(&self, encoding: Encoding, method: MethodId, bytes_max: u32) -> Packing {
-        let packs = encoding != Encoding::Identity && !self.plain.contains(&method);
-        Packing { encoding, packs, serves: true, bytes_min: self.bytes_min, bytes_max }
-    }
-}
-
-/// What a channel does.
-#[derive(Clone, Debug)]
-pub(crate) struct Calling {
-    pub(crate) compression: Compression,
-    pub(crate) bytes_min: u32,
-    /// Methods that differ, by their full names.
-    pub(crate) methods: Vec<(String, Compression)>,
-}
-
-impl Default for Calling {
-    fn default() -> Calling {
-        Calling { compression: Compression::None, bytes_min: BYTES_MIN, methods: Vec::new() }
-    }
-}
-
-impl Calling {
-    /// What calls of this method get that do not set their own.
-    #[inline]
-    pub(crate) fn of(&self, method: &str) -> Compression {
-        if self.methods.is_empty() { self.compression } else { self.look_up(method) }
-    }
-
-    #[cold]
-    fn look_up(&self, method: &str) -> Compression {
-        let own = self.methods.iter().rev().find(|(name, _)| name == method);
-        own.map_or(self.compression, |(_, compression)| *compression)
-    }
-
-    /// Whether calls may be compressed without asking for it themselves.
-    pub(crate) fn is_on(&self) -> bool {
-        self.compression != Compression::None
-            || self.methods.iter().any(|(_, compression)| *compression != Compression::None)
-    }
-}
-
 enum Unreadable {
     Broken(String),
     TooLarge,
@@ -311,6 +250,7 @@ fn decompress(_: Encoding, _: Bytes, _: u32) -> Result<Bytes, Unreadable> {
 mod tests {
     use super::*;
     use crate::Code;
+    use switchboard_wire::MethodId;
 
     const ALL: [Compression; 3] = [Compression::Deflate, Compression::Gzip, Compression::Zstd];
 

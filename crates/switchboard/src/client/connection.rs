@@ -4,14 +4,16 @@
 //! one system call, reads the replies of all of them under one lock, and wakes them. The lock is never held across
 //! a system call, and on pinned workers nobody contends for it.
 
+mod packed;
+
 use super::{
     Channel, ClientMethod, Way,
     calls::{Answer, Calls, State, Stream},
     options::Options,
 };
 use crate::{
-    Code, Codec, Compression, Metadata, Origin, Result, Retry, Status,
-    compression::{Message, Packing},
+    Code, Codec, Metadata, Origin, Result, Retry, Status,
+    compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
@@ -165,26 +167,6 @@ impl Connection {
         let mut inner = self.lock();
         inner.closed.get_or_insert_with(|| Status::unavailable("the channel was dropped"));
         inner.wake();
-    }
-
-    /// Ready once the server said what it takes, or the connection has ended; for one waiter.
-    pub(super) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut inner = self.lock();
-        if inner.wire.knows_server() || inner.closed.is_some() {
-            return Poll::Ready(());
-        }
-        inner.settling = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    /// What is done with the messages of a call that is to be compressed so.
-    pub(super) fn packing(&self, compression: Compression) -> Packing {
-        if compression == Compression::None {
-            return Packing::OFF;
-        }
-        let inner = self.lock();
-        let takes = |encoding| inner.wire.takes(encoding);
-        Packing::of_client(compression, takes, self.compression_bytes_min, self.message_bytes_max)
     }
 
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
@@ -365,26 +347,6 @@ impl Inner {
                     wake.extend(parts.waker.take());
                 }
             }
-        }
-    }
-
-    /// The same for a reply that came compressed: its caller reads it.
-    #[cold]
-    fn compressed_reply(&mut self, id: CallId, bytes: Bytes, wake: &mut Vec<Waker>) {
-        let item = Message { bytes, compressed: true };
-        match self.calls.get_mut(id).map(|place| &mut place.state) {
-            Some(State::Stream(stream)) => {
-                stream.inbound.push_now(item);
-                self.end_stream(id, Ok(Metadata::new()));
-            }
-            Some(state) => {
-                if let Some(parts) = state.unusual() {
-                    parts.item = Some(item);
-                    parts.end = Some(Ok(()));
-                    wake.extend(parts.waker.take());
-                }
-            }
-            None => {}
         }
     }
 
