@@ -209,6 +209,7 @@ impl Packing {
 
 enum Unreadable {
     Broken(String),
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nothing is decompressed without it"))]
     TooLarge,
 }
 
