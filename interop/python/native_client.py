@@ -6,9 +6,11 @@ Messages are bytes; who calls encodes and decodes them.
 
 import collections
 import contextlib
+import gzip
 import itertools
 import socket
 import struct
+import zlib
 
 PREFACE = b"\xf5SWB\x01\0\0\0"
 DEFAULT_WINDOW = 65536
@@ -19,8 +21,13 @@ FLAG_MESSAGE = 2
 FLAG_COMPRESSED = 4
 FLAG_ONEWAY = 8
 
-MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, CALLS_MAX, STREAM_WINDOW_BYTES, METHODS_MAX = range(1, 6)
+MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, CALLS_MAX, STREAM_WINDOW_BYTES, METHODS_MAX, ENCODINGS = range(1, 7)
 PROTO, JSON = 1, 2
+IDENTITY, GZIP, ZSTD, DEFLATE = range(4)
+
+# Those that the standard library has.
+COMPRESS = {GZIP: gzip.compress, DEFLATE: zlib.compress}
+DECOMPRESS = {GZIP: gzip.decompress, DEFLATE: zlib.decompress}
 
 CANCELED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 1, 3, 4, 5
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 12, 13, 14
@@ -94,18 +101,29 @@ class Connection:
         call.wait()
         return call
 
-    def start(self, method, message=None, more=False, timeout_ms=0, metadata=(), oneway=False, codec=PROTO):
-        """Begins a call."""
-        call = Call(self, next(self._numbers))
+    def start(
+        self,
+        method,
+        message=None,
+        more=False,
+        timeout_ms=0,
+        metadata=(),
+        oneway=False,
+        codec=PROTO,
+        encoding=IDENTITY,
+    ):
+        """Begins a call; with an encoding, which SETTINGS must have allowed, its messages are compressed."""
+        call = Call(self, next(self._numbers), encoding)
         if not oneway:
             self.calls[call.number] = call
         flags = (0 if more else FLAG_END) | (FLAG_ONEWAY if oneway else 0)
         if message is not None:
-            flags |= FLAG_MESSAGE
+            compressed, message = call.pack(message)
+            flags |= FLAG_MESSAGE | compressed
             if more:
                 call.credit -= max(1, len(message))
         block = encode_metadata(metadata)
-        body = struct.pack("<IBBH", timeout_ms, codec, 0, len(block)) + block + (message or b"")
+        body = struct.pack("<IBBH", timeout_ms, codec, encoding, len(block)) + block + (message or b"")
         self.send(CALL, flags, self.number_of(method), call.number, body)
         return call
 
@@ -170,8 +188,9 @@ class Connection:
 class Call:
     """A call in flight."""
 
-    def __init__(self, connection, number):
-        self.connection, self.number = connection, number
+    def __init__(self, connection, number, encoding=IDENTITY):
+        self.connection, self.number, self.encoding = connection, number, encoding
+        self.compressed = 0
         self.credit = connection.initial_credit
         self.head, self.trailers = [], []
         self.waits = 0
@@ -179,15 +198,22 @@ class Call:
         self._taken = 0
         self._end = None
 
+    def pack(self, message):
+        """The flag and the bytes of a message."""
+        if self.encoding == IDENTITY:
+            return 0, message
+        return FLAG_COMPRESSED, COMPRESS[self.encoding](message)
+
     def send(self, message):
         """Sends a further message, once there is credit; says nothing when the call has ended."""
+        compressed, message = self.pack(message)
         if self.credit <= 0:
             self.waits += 1
         while self.credit <= 0 and self._end is None:
             self.connection.pump()
         if self._end is None:
             self.credit -= max(1, len(message))
-            self.connection.send(ITEM, call=self.number, body=message)
+            self.connection.send(ITEM, compressed, call=self.number, body=message)
 
     def finish(self):
         """Half-close: no more messages."""
@@ -204,8 +230,8 @@ class Call:
             self.connection.pump()
         if self._messages:
             message = self._messages.popleft()
-            self._grant(max(1, len(message)))
-            return message
+            self._grant(max(1, len(message.body)))
+            return self._read(message)
         if isinstance(self._end, Status):
             raise self._end
         return None
@@ -228,21 +254,27 @@ class Call:
     @property
     def result(self):
         (message,) = self._messages
-        return message
+        return self._read(message)
 
     def hear(self, frame):
         match frame.kind:
             case kind if kind == HEAD:
                 self.head = decode_metadata(frame.body)
             case kind if kind == ITEM:
-                self._messages.append(frame.body)
+                self._messages.append(frame)
             case kind if kind == REPLY:
-                self._messages.append(frame.body)
+                self._messages.append(frame)
                 self._finished(True)
             case kind if kind == END:
                 self._finished(self._read_end(frame))
             case kind if kind == CREDIT:
                 self.credit += struct.unpack("<I", frame.body)[0]
+
+    def _read(self, frame):
+        if not frame.flags & FLAG_COMPRESSED:
+            return frame.body
+        self.compressed += 1
+        return DECOMPRESS[self.encoding](frame.body)
 
     def _finished(self, end):
         self._end = end

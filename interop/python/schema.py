@@ -39,3 +39,6 @@ sys.path.insert(0, _generated.name)
 
 from bench.v1 import bench_pb2, bench_pb2_grpc  # noqa: E402, F401
 from demo.v1 import demo_pb2, demo_pb2_grpc  # noqa: E402, F401
+
+# The classes are loaded: nothing is left for a process that is killed to leave behind.
+_generated.cleanup()

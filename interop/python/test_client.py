@@ -34,6 +34,8 @@ if _exit_code != 0:
 # The package `grpc` is that of the library: the module is loaded from its own folder.
 sys.path.insert(0, str(pathlib.Path(_generated.name) / "grpc" / "testing"))
 messages = importlib.import_module("test_pb2")
+# The classes are loaded: nothing is left for a process that is killed to leave behind.
+_generated.cleanup()
 
 
 def echo_metadata(context):

@@ -210,6 +210,56 @@ class Streams(NativeTest):
         self.assertNotEqual(self.refused(native.INVALID_ARGUMENT, call.next).text, "")
 
 
+class Compression(NativeTest):
+    def setUp(self):
+        super().setUp()
+        self.connection.ping()
+        self.encodings = [code for code in native.COMPRESS if self.connection.settings[native.ENCODINGS] >> code & 1]
+
+    def test_server_says_what_it_takes(self):
+        self.assertEqual(self.connection.settings[native.ENCODINGS], 0b1110)
+        self.assertEqual(self.encodings, [native.GZIP, native.DEFLATE])
+
+    def test_unary(self):
+        for encoding in self.encodings:
+            call = self.greet("Ada " * 1000, encoding=encoding)
+            self.assertEqual(call.compressed, 1)
+            # Small replies are not, and neither are those of calls that name no encoding.
+            self.assertEqual(self.greet(encoding=encoding).compressed, 0)
+            self.assertEqual(self.greet("Ada " * 1000).compressed, 0)
+
+    def test_example_of_the_document(self):
+        body = bytes.fromhex("00000000 01 03 0000 78dae372704c4954a00403006b9412ab")
+        call = native.Call(self.connection, 4000, native.DEFLATE)
+        self.connection.calls[call.number] = call
+        flags = native.FLAG_END | native.FLAG_MESSAGE | native.FLAG_COMPRESSED
+        self.connection.send(native.CALL, flags, self.connection.number_of(GREET), call.number, body)
+        call.wait()
+        self.assertEqual(demo_pb2.GreetReply.FromString(call.result).text, "hello " + "Ada " * 16)
+
+    def test_streams(self):
+        message = bench_pb2.EchoMessage(payload=b"x" * 50_000).SerializeToString()
+        for encoding in self.encodings:
+            call = self.connection.start(STREAM, more=True, encoding=encoding)
+            for _ in range(20):
+                call.send(message)
+                self.assertEqual(call.next(), message)
+            call.finish()
+            self.assertIsNone(call.next())
+            self.assertEqual(call.compressed, 20)
+
+    def test_bomb(self):
+        bomb = greet_request("a" * (8 << 20))
+        for encoding in self.encodings:
+            call = self.connection.start(GREET, bomb, encoding=encoding)
+            status = self.refused(native.RESOURCE_EXHAUSTED, call.wait)
+            self.assertIn("message_bytes_max", status.text)
+            call = self.connection.start(CHAT, more=True, encoding=encoding)
+            call.send(bomb)
+            self.refused(native.RESOURCE_EXHAUSTED, call.wait)
+        self.greet()
+
+
 class Statuses(NativeTest):
     def test_text(self):
         status = self.refused(native.INVALID_ARGUMENT, lambda: self.greet(""))
@@ -244,13 +294,17 @@ class Statuses(NativeTest):
     def test_codec_and_encoding(self):
         self.refused(native.UNIMPLEMENTED, lambda: self.greet(codec=99))
         method = self.connection.number_of(GREET)
-        for flags, encoding in ((0, 1), (native.FLAG_COMPRESSED, 0)):
-            call = native.Call(self.connection, 2000 + flags)
+        for flags, encoding, code in (
+            (0, 99, native.UNIMPLEMENTED),
+            (native.FLAG_COMPRESSED, 0, native.INTERNAL),
+            (native.FLAG_COMPRESSED, native.GZIP, native.INVALID_ARGUMENT),
+        ):
+            call = native.Call(self.connection, 2000 + code)
             self.connection.calls[call.number] = call
             body = struct.pack("<IBBH", 0, native.PROTO, encoding, 0) + greet_request("Ada")
             flags |= native.FLAG_END | native.FLAG_MESSAGE
             self.connection.send(native.CALL, flags, method, call.number, body)
-            self.refused(native.UNIMPLEMENTED, call.wait)
+            self.refused(code, call.wait)
         self.greet()
 
     def test_schema_is_for_services_that_have_one(self):

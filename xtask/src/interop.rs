@@ -94,7 +94,26 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
     if let Some(peer) = peer {
         command.env("SWITCHBOARD_PEER", peer);
     }
-    process::run(&mut command).into()
+    let folder = match temporary(run, suite) {
+        Ok(folder) => folder,
+        Err(failure) => return Outcome::Failed(failure.to_string()),
+    };
+    // A browser has sockets in its temporary folder, whose paths must be short.
+    if !matches!(suite, Suite::Browser) {
+        command.env("TMPDIR", &folder);
+    }
+    let outcome = process::run(&mut command).into();
+    let _ = std::fs::remove_dir_all(folder);
+    outcome
+}
+
+/// An empty folder for what the cases put into temporary ones: a process that is killed leaves it behind.
+fn temporary(run: &Run<'_>, suite: Suite) -> Result<PathBuf, Failure> {
+    let folder = run.workspace.built()?.join("interop-tmp").join(suite.modules()[0]);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    Ok(folder)
 }
 
 /// Runs the JavaScript cases: the clients of Node programs.

@@ -151,7 +151,7 @@ fn unary_and_replies() -> [(&'static str, &'static str, Vec<Value>); 2] {
 #[test]
 fn websockets_and_json_rpc_are_called_with_the_schema_of_the_port_beneath() {
     for server in [Server::start(), Server::with(&["--websocket-deflate"])] {
-        for url in ["ws://ADDRESS", "ws://ADDRESS/x?compression=deflate", "ws://ADDRESS/?wire=jsonrpc"] {
+        for url in ["ws://ADDRESS", "ws://ADDRESS/x?deflate=true", "ws://ADDRESS/?wire=jsonrpc"] {
             let url = url.replace("ADDRESS", &server.address);
             for (method, data, expected) in unary_and_replies() {
                 assert_eq!(call(&url, &[method, "-d", data]).values(), expected, "{url}");
@@ -457,7 +457,11 @@ fn servers_that_are_not_what_they_seem_are_told_apart() {
 
 #[switchboard::service]
 trait Calc {
+    /// Numbers that no double holds.
     async fn divide(&self, a: i64, b: i64) -> switchboard::Result<i64>;
+    async fn all(&self) -> switchboard::Result<Vec<String>>;
+    async fn powers(&self, of: u64, count: u32, out: switchboard::Sender<u64>) -> switchboard::Result<()>;
+    async fn sum(&self, numbers: switchboard::Receiver<u64>) -> switchboard::Result<u64>;
 }
 
 struct Exact;
@@ -467,36 +471,114 @@ impl Calc for Exact {
         let quotient = a.checked_div(b);
         quotient.ok_or_else(|| switchboard::Status::invalid_argument("b is 0: nothing is divided by it"))
     }
+
+    async fn all(&self) -> switchboard::Result<Vec<String>> {
+        Ok(vec!["divide".into()])
+    }
+
+    async fn powers(&self, of: u64, count: u32, out: switchboard::Sender<u64>) -> switchboard::Result<()> {
+        for exponent in 0..count {
+            out.send(of.pow(exponent)).await?;
+        }
+        Ok(())
+    }
+
+    async fn sum(&self, mut numbers: switchboard::Receiver<u64>) -> switchboard::Result<u64> {
+        let mut sum = 0;
+        while let Some(number) = numbers.next().await? {
+            sum += number;
+        }
+        Ok(sum)
+    }
 }
 
-#[test]
-fn services_without_a_schema_are_called_with_raw_json() {
+/// Where a server of this service listens, for as long as the tests run.
+fn serve(server: switchboard::Server) -> String {
     let (tell, told) = std::sync::mpsc::channel();
     thread::spawn(move || {
         switchboard::run(async move {
-            let server = switchboard::Server::new().add(CalcServer::new(Exact)).listen("127.0.0.1:0");
-            let running = server.start().await.unwrap();
+            let running = server.listen("127.0.0.1:0").start().await.unwrap();
             tell.send(running.addresses()[0].to_string()).unwrap();
             std::future::pending::<()>().await;
         });
     });
-    let calc = told.recv().unwrap();
-    let by_schema = call(&calc, &["Calc/Divide"]);
+    told.recv().unwrap()
+}
+
+#[test]
+fn services_of_traits_are_listed_described_and_called() {
+    let calc = serve(switchboard::Server::new().add(CalcServer::new(Exact)));
+    assert!(call(&calc, &["list"]).stdout.contains("Calc\n"));
+    let methods = ["Divide", "All", "Powers", "Sum"].map(|name| format!("Calc/{name}\n")).concat();
+    assert_eq!(call(&calc, &["list", "Calc"]).stdout, methods);
+    let described = call(&calc, &["describe", "Calc"]).stdout;
+    assert!(described.starts_with("// A Rust trait. It takes JSON, not protobuf: "), "{described}");
+    assert!(
+        described.contains("rpc Divide(CalcDivideArguments) returns (google.protobuf.Value);"),
+        "{described}"
+    );
+    assert!(described.contains("rpc Sum(stream google.protobuf.Value) returns"), "{described}");
+    let method = call(&calc, &["describe", "Calc/Divide"]).stdout;
+    let arguments =
+        "message CalcDivideArguments {\n  google.protobuf.Value a = 1;\n  google.protobuf.Value b = 2;\n}";
+    assert!(method.contains(arguments), "{method}");
+
+    for wire in WIRES {
+        let call = |arguments: &[&str]| call(&calc, &[arguments, &["--wire", wire, "--compact"]].concat());
+        assert_eq!(call(&["Calc/Divide", "-d", r#"{"a": 84, "b": 2}"#]).values(), [json!(42)], "{wire}");
+        let exact = call(&["Calc/Divide", "-d", r#"{"b": 1, "a": 9007199254740993}"#]);
+        assert_eq!(exact.values(), [json!(9_007_199_254_740_993i64)], "{wire}");
+        assert_eq!(call(&["Calc/All"]).values(), [json!(["divide"])], "{wire}");
+        let powers = call(&["Calc/Powers", "-d", r#"{"of": 3, "count": 3}"#]);
+        assert_eq!(powers.values(), [json!(1), json!(3), json!(9)], "{wire}");
+        assert_eq!(call(&["Calc/Sum", "-d", "1 2 39"]).values(), [json!(42)], "{wire}");
+        let refused = call(&["Calc/Divide", "-d", r#"{"a": 1}"#]);
+        assert_eq!(refused.code, 67, "{wire}: {}", refused.stderr);
+        assert!(refused.stderr.contains("missing field `b`"), "{wire}: {}", refused.stderr);
+    }
+}
+
+/// As somebody would write it who has no schema.
+struct ByHand;
+
+impl switchboard::Service for ByHand {
+    fn info(&self) -> &'static switchboard::ServiceInfo {
+        static INFO: switchboard::ServiceInfo = switchboard::ServiceInfo {
+            name: "Hand",
+            methods: &[switchboard::MethodInfo::new("Echo", switchboard::Kind::Unary)],
+            descriptor: &[],
+        };
+        &INFO
+    }
+
+    async fn call(&self, call: switchboard::Call) -> switchboard::Result<switchboard::Reply> {
+        let (message, cx) = call.into_one()?;
+        match &message[..] {
+            b"{}" => Err(switchboard::Status::invalid_argument("nothing to echo")),
+            _ => Ok(switchboard::Reply::one(message, cx)),
+        }
+    }
+}
+
+#[test]
+fn services_without_a_schema_are_called_with_raw_json() {
+    let hand = serve(switchboard::Server::new().add(ByHand));
+    let by_schema = call(&hand, &["Hand/Echo"]);
     assert_eq!(by_schema.code, 2, "{}", by_schema.stderr);
     assert!(by_schema.stderr.contains("--raw"), "{}", by_schema.stderr);
-    assert!(call(&calc, &["list", "-v"]).stdout.contains("Calc\n"));
-    assert!(call(&calc, &["describe"]).stdout.contains("no schema of Calc"));
+    assert!(call(&hand, &["list", "-v"]).stdout.contains("Hand\n"));
+    assert!(call(&hand, &["describe"]).stdout.contains("no schema of Hand"));
     let demo = Server::start();
     for wire in WIRES {
         let raw = |address: &str, arguments: &[&str]| {
             call(address, &[arguments, &["--wire", wire, "--compact"]].concat())
         };
-        let divide = |data| raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", data]);
-        assert_eq!(divide(r#"{"a": 84, "b": 2}"#).values(), [json!(42)], "{wire}");
-        let refused = divide(r#"{"a": 1, "b": 0}"#);
+        let echo = |data| raw(&hand, &["Hand/Echo", "--raw", "unary", "-d", data]);
+        assert_eq!(echo(r#"{"a": 84, "b": 2}"#).values(), [json!({"a": 84, "b": 2})], "{wire}");
+        let refused = echo("{}");
         assert_eq!(refused.code, 67, "{wire}: {}", refused.stderr);
-        assert!(refused.stderr.contains("nothing is divided by it"), "{wire}: {}", refused.stderr);
-        assert_eq!(raw(&calc, &["Calc/Divide", "--raw", "unary", "-d", "{,}"]).code, 2, "{wire}");
+        assert!(refused.stderr.contains("nothing to echo"), "{wire}: {}", refused.stderr);
+        assert_eq!(echo("{,}").code, 2, "{wire}");
 
         // What has a schema takes JSON as well.
         let chat = ["demo.v1.Greeter/Chat", "--raw", "bidi", "-d", r#"{"text": "a"}{"text": "b"}"#];

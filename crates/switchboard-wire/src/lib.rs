@@ -32,4 +32,4 @@ pub use metadata::Metadata;
 pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo};
 pub use outbox::Outbox;
 pub use status::{Code, Detail, Origin, Retry, Status};
-pub use wire::{Codec, Encoding, Fatal};
+pub use wire::{Codec, Encoding, Encodings, Fatal};

@@ -67,6 +67,66 @@ pub enum Encoding {
     Gzip = 1,
     /// RFC 8878.
     Zstd = 2,
+    /// RFC 1950, what HTTP calls `deflate`.
+    Deflate = 3,
+}
+
+impl Encoding {
+    /// Every way of compression, in the order of the numbers; `Identity` is none.
+    pub const ALL: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate];
+
+    /// The encoding with this number.
+    pub fn from_number(number: u8) -> Option<Encoding> {
+        match number {
+            0 => Some(Encoding::Identity),
+            1 => Some(Encoding::Gzip),
+            2 => Some(Encoding::Zstd),
+            3 => Some(Encoding::Deflate),
+            _ => None,
+        }
+    }
+
+    /// The name in messages, options and on HTTP.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Identity => "identity",
+            Encoding::Gzip => "gzip",
+            Encoding::Zstd => "zstd",
+            Encoding::Deflate => "deflate",
+        }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The encodings that one side reads: a bit for each number.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Encodings(pub u32);
+
+impl Encodings {
+    /// Everything that this version of the wire has a number for.
+    pub const ALL: Encodings = Encodings(0b1110);
+    /// Plain messages alone.
+    pub const NONE: Encodings = Encodings(0);
+
+    /// Whether messages in `encoding` are read; plain ones always are.
+    pub fn has(self, encoding: Encoding) -> bool {
+        encoding == Encoding::Identity || self.0 >> encoding as u32 & 1 == 1
+    }
+}
+
+/// The names of those that have one here, or `none`.
+impl fmt::Display for Encodings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut known = Encoding::ALL.iter().filter(|encoding| self.has(**encoding));
+        let Some(first) = known.next() else { return f.write_str("none") };
+        write!(f, "{first}")?;
+        known.try_for_each(|encoding| write!(f, ", {encoding}"))
+    }
 }
 
 /// What a caller says of a call before its first message.
@@ -76,6 +136,8 @@ pub struct Head {
     pub method: MethodId,
     /// How the messages are to be read, and how replies are to be written.
     pub codec: Codec,
+    /// How messages may be compressed, both ways; those that are say so.
+    pub encoding: Encoding,
     /// Time that is left for the call; none means no deadline.
     pub timeout: Option<Duration>,
     /// What the caller added.
@@ -110,6 +172,8 @@ pub enum ServerEvent {
         head: Head,
         /// The first message, if it came along.
         first: Option<Bytes>,
+        /// Whether `first` is compressed.
+        compressed: bool,
         /// Whether messages may follow.
         more: bool,
     },
@@ -119,6 +183,8 @@ pub enum ServerEvent {
         id: CallId,
         /// The message.
         item: Bytes,
+        /// Whether it is compressed, with the encoding of the call.
+        compressed: bool,
     },
     /// The caller sends no more messages.
     HalfClose {
@@ -168,6 +234,8 @@ pub enum ClientEvent {
         id: CallId,
         /// The message.
         item: Bytes,
+        /// Whether it is compressed, with the encoding of the call.
+        compressed: bool,
     },
     /// A message of a stream.
     Item {
@@ -175,6 +243,8 @@ pub enum ClientEvent {
         id: CallId,
         /// The message.
         item: Bytes,
+        /// Whether it is compressed, with the encoding of the call.
+        compressed: bool,
     },
     /// The end, with trailers or the reason.
     End {
@@ -190,10 +260,10 @@ pub enum ClientEvent {
         /// Bytes granted on top of those granted before.
         bytes: u32,
     },
-    /// The windows of all calls, those in flight included, grow by so many bytes.
-    WindowGrew {
-        /// The growth.
-        bytes: u32,
+    /// The server said what it takes.
+    Settings {
+        /// The windows of all calls, those in flight included, grow by so many bytes.
+        window_growth: u32,
     },
     /// The server takes no further call on this connection.
     GoAway {
@@ -230,6 +300,13 @@ pub trait ServerWire: Send {
 
     /// Sends a message of a stream.
     fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
+
+    /// Sends a message that is compressed with the encoding of its call: the only one, which ends the call, or one of
+    /// a stream. Only calls that named an encoding get any.
+    fn compressed(&mut self, id: CallId, _item: &Bytes, _only: bool, out: &mut Outbox) {
+        let text = "a compressed message on a wire without compression";
+        self.end(id, Err(&Status::internal(text)), out);
+    }
 
     /// Ends a call.
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox);

@@ -2,6 +2,7 @@
 
 use crate::{
     Codec, Metadata, Result, Status,
+    compression::{Message, Packing},
     stream::{Items, Queue},
 };
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub struct Reply {
 
 /// The messages of a reply.
 pub(crate) enum ReplyBody {
+    /// The only one, compressed as its caller asked for.
+    Compressed(Bytes),
     /// The only one.
     One(Bytes),
     /// As they are made.
@@ -56,6 +59,9 @@ pub struct Cx(Option<Box<Context>>);
 
 struct Context {
     codec: Codec,
+    /// The only request message is compressed.
+    compressed: bool,
+    packing: Packing,
     peer: Arc<Peer>,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
@@ -168,11 +174,15 @@ impl Call {
     /// The only request message.
     ///
     /// # Errors
-    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before.
+    /// `Internal` if the call brings a stream; the runtime has checked the kind of the method before. What comes
+    /// compressed can be too large, or broken.
     #[inline]
     pub fn into_one(self) -> Result<(Bytes, Cx)> {
         match self.body {
-            RequestBody::One(message) => Ok((message, self.cx)),
+            RequestBody::One(bytes) => {
+                let compressed = self.cx.context().compressed;
+                Ok((self.cx.packing().unpack(Message { bytes, compressed })?, self.cx))
+            }
             RequestBody::Many(_) => Err(Status::internal("a stream of requests where one message belongs")),
         }
     }
@@ -181,7 +191,10 @@ impl Call {
     pub fn into_many(self) -> (RawReceiver, Cx) {
         let queue = match self.body {
             RequestBody::Many(queue) => queue,
-            RequestBody::One(message) => Arc::new(Queue::of_one(message)),
+            RequestBody::One(bytes) => {
+                let message = Message { bytes, compressed: self.cx.context().compressed };
+                Arc::new(Queue::of_one(message, self.cx.packing()))
+            }
         };
         (RawReceiver(queue), self.cx)
     }
@@ -194,14 +207,23 @@ impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
     pub fn one(message: Bytes, mut cx: Cx) -> Reply {
-        let ReplyMetadata { head, trailers } = cx.context_mut().reply.take();
-        Reply { metadata: head, trailers, body: ReplyBody::One(message) }
+        let context = cx.context_mut();
+        let packing = context.packing;
+        let ReplyMetadata { head, trailers } = context.reply.take();
+        let body = if packing.packs() { compressed(packing, message) } else { ReplyBody::One(message) };
+        Reply { metadata: head, trailers, body }
     }
 
     /// A reply of a stream of messages.
     pub(crate) fn many(items: Pin<Box<dyn Items>>) -> Reply {
         Reply { metadata: Metadata::new(), trailers: Metadata::new(), body: ReplyBody::Many(items) }
     }
+}
+
+#[cold]
+fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
+    let Message { bytes, compressed } = packing.pack(message);
+    if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
 }
 
 impl Cx {
@@ -217,15 +239,38 @@ impl Cx {
             if !Arc::ptr_eq(&kept.peer, peer) {
                 kept.peer = peer.clone();
             }
+            kept.compressed = false;
+            kept.packing = Packing::OFF;
             kept.service = service;
             kept.method = method;
             kept.deadline = deadline;
             kept.metadata = metadata;
             return Cx(Some(kept));
         }
-        let reply = Place::default();
-        let peer = peer.clone();
-        Cx(Some(Box::new(Context { codec: Codec::Proto, peer, service, method, deadline, metadata, reply })))
+        Cx(Some(Box::new(Context {
+            codec: Codec::Proto,
+            compressed: false,
+            packing: Packing::OFF,
+            peer: peer.clone(),
+            service,
+            method,
+            deadline,
+            metadata,
+            reply: Place::default(),
+        })))
+    }
+
+    /// Says how the messages are compressed, and whether the only request message is.
+    #[inline]
+    pub(crate) fn set_packing(&mut self, packing: Packing, compressed: bool) {
+        let context = self.context_mut();
+        context.packing = packing;
+        context.compressed = compressed;
+    }
+
+    /// How the messages of the reply are compressed.
+    pub(crate) fn packing(&self) -> Packing {
+        self.context().packing
     }
 
     #[inline]
@@ -359,9 +404,7 @@ impl Place {
     #[inline]
     fn take(&mut self) -> ReplyMetadata {
         match self {
-            Place::Here(cell) => {
-                cell.get_mut().take().map_or_else(ReplyMetadata::default, |reply| *reply)
-            }
+            Place::Here(cell) => cell.get_mut().take().map_or_else(ReplyMetadata::default, |reply| *reply),
             Place::Shared(cell) => cell.take(),
         }
     }
@@ -442,6 +485,7 @@ impl fmt::Debug for RequestBody {
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let body = match &self.body {
+            ReplyBody::Compressed(message) => format!("Compressed({} bytes)", message.len()),
             ReplyBody::One(message) => format!("One({} bytes)", message.len()),
             ReplyBody::Many(_) => "Many".to_owned(),
         };

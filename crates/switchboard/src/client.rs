@@ -16,7 +16,9 @@ pub use options::ChannelBuilder;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
-use crate::{Codec, Kind, Limit, Limits, Metadata, Result, Service, Status, context, limits::Source};
+use crate::{
+    Codec, Compression, Kind, Limit, Limits, Metadata, Result, Service, Status, context, limits::Source,
+};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -73,13 +75,13 @@ impl Channel {
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
     /// `tls://a.example:8443?ca=ca.pem`.
     ///
-    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `grpc-web-text`, `connect` or `jsonrpc` says
-    /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
-    /// services are written (traits always are, on HTTP). `compression=gzip`, `zstd` or `deflate` compresses requests
-    /// and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
-    /// effects by GET on Connect. Addresses of WebSockets take `compression=deflate`: messages are compressed if the server
-    /// agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
-    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
+    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `connect` or `jsonrpc` says otherwise; `http://`
+    /// means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
+    /// services are written (traits always are, on HTTP). On all wires `compression=gzip`, `zstd` or `deflate` compresses
+    /// requests and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without
+    /// side effects by GET on Connect. Addresses of WebSockets take `deflate=true`: what goes through is compressed if the
+    /// server agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a
+    /// WebSocket (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.
@@ -176,19 +178,23 @@ impl Channel {
 
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
-        let (target, timeout) = match &*self.0 {
+        let (target, timeout, compression) = match &*self.0 {
             #[cfg(feature = "http")]
-            Way::Http(http) => (Target::Channel(self.clone()), http.timeout()),
-            Way::Local(_) => (Target::Channel(self.clone()), None),
-            Way::Remote(pool) => match pool.ready() {
-                Some(connection) => (Target::Connection(connection), pool.timeout()),
-                None => (Target::Channel(self.clone()), pool.timeout()),
-            },
+            Way::Http(http) => (Target::Channel(self.clone()), http.timeout(), http.compression(method.path)),
+            Way::Local(_) => (Target::Channel(self.clone()), None, Compression::None),
+            Way::Remote(pool) => {
+                let compression = pool.compression(method.path);
+                match pool.ready() {
+                    Some(connection) => (Target::Connection(connection), pool.timeout(), compression),
+                    None => (Target::Channel(self.clone()), pool.timeout(), compression),
+                }
+            }
         };
         Begin {
             target,
             method,
             codec,
+            compression,
             timeout,
             reply_bytes_max: usize::MAX,
             metadata: Metadata::new(),
@@ -213,6 +219,7 @@ struct Begin {
     target: Target,
     method: &'static ClientMethod,
     codec: Codec,
+    compression: Compression,
     timeout: Option<Duration>,
     /// Largest reply message that the caller takes.
     reply_bytes_max: usize,
@@ -284,6 +291,15 @@ macro_rules! call_options {
             #[must_use = "a call does nothing until it is awaited"]
             pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
                 self.$($begin).+.reply_bytes_max = bytes;
+                self
+            }
+
+            /// Compresses the messages of this call, or not, whatever holds for its channel and method. A server of the
+            /// native wire that does not take this gets them as they are, and so does one that has not said yet what
+            /// it takes: the first calls of a connection, unless its channel compresses.
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn compression(mut self, compression: crate::Compression) -> Self {
+                self.$($begin).+.compression = compression;
                 self
             }
 

@@ -52,6 +52,7 @@ mod standard;
 pub(crate) mod text;
 mod ticket;
 mod trailers;
+mod traits;
 pub(crate) mod websocket;
 
 pub(crate) use connection::serve;

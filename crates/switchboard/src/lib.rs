@@ -14,6 +14,7 @@ pub mod blocking;
 pub mod call;
 pub mod client;
 pub mod codec;
+mod compression;
 mod context;
 mod driver;
 mod error;
@@ -34,6 +35,7 @@ pub use client::{
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
+pub use compression::Compression;
 pub use error::Error;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};

@@ -11,6 +11,7 @@ mod sockets;
 use crate::net::tls::{Acceptor, Tls};
 use crate::{
     Error, Limit, Limits, Service,
+    compression::Serving,
     driver::{Erased, ErasedService, Wakes},
     limits::Source,
     metrics::{Metrics, ServerStats, TlsStats},
@@ -46,6 +47,9 @@ pub struct Server {
     method_limits: Vec<(String, u32)>,
     #[cfg(feature = "http")]
     websockets: crate::http::websocket::Options,
+    compression: Serving,
+    /// Methods whose replies are to be compressed, or not.
+    method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
     #[cfg(feature = "channelz")]
     channelz: bool,
@@ -73,6 +77,8 @@ impl Server {
             method_limits: Vec::new(),
             #[cfg(feature = "http")]
             websockets: Default::default(),
+            compression: Serving::default(),
+            method_compression: Vec::new(),
             mistakes: Vec::new(),
             #[cfg(feature = "channelz")]
             channelz: false,
@@ -138,6 +144,26 @@ impl Server {
             self.mistakes.push(error);
         }
         self.method_limits.push((method, checked.get(Limit::MessageBytesMax) as u32));
+        self
+    }
+
+    /// Whether compressed messages are taken on the native wire, and answered in kind; they are, unless this says
+    /// otherwise. Nothing is compressed for callers that do not ask for it. On HTTP every caller may.
+    pub fn compression(mut self, on: bool) -> Server {
+        self.compression.on = on;
+        self
+    }
+
+    /// Replies of fewer bytes are not compressed on the native wire; 512 unless set.
+    pub fn compression_bytes_min(mut self, bytes: u32) -> Server {
+        self.compression.bytes_min = bytes;
+        self
+    }
+
+    /// Whether replies of one method, `package.Service/Method`, are compressed on the native wire for callers that ask
+    /// for it: not worth it where they are pictures, say, or compressed already. Requests are taken in any case.
+    pub fn method_compression(mut self, method: impl Into<String>, on: bool) -> Server {
+        self.method_compression.push((method.into(), on));
         self
     }
 
@@ -269,6 +295,15 @@ impl Server {
                 .limit_messages(method, *bytes)
                 .map_err(|why| Error::config(format!("method_limit: {why}")))?;
         }
+        for (method, on) in self.method_compression {
+            let known = table.find(&method);
+            let known = known.ok_or_else(|| table.unknown(&method).message().to_owned());
+            let known = known.map_err(|why| Error::config(format!("method_compression: {why}")))?;
+            self.compression.plain.retain(|plain| *plain != known);
+            if !on {
+                self.compression.plain.push(known);
+            }
+        }
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
         let table = Arc::new(table);
@@ -286,6 +321,7 @@ impl Server {
             table,
             services: self.services,
             limits: self.limits,
+            compression: self.compression,
             parked: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             open: Mutex::default(),
@@ -462,6 +498,7 @@ pub(crate) struct Shared {
     pub(crate) table: Arc<MethodTable>,
     pub(crate) services: Vec<Arc<dyn ErasedService>>,
     pub(crate) limits: Limits,
+    pub(crate) compression: Serving,
     pub(crate) metrics: Metrics,
     /// Calls that wait in handlers, on all connections. Calls that are ready at once are never counted here, so
     /// the hot path shares no counter.

@@ -4,7 +4,12 @@
 //! room; the producer then waits, which is how a slow reader slows its writer down. On the server the handler's
 //! future is the source of the replies: `HandlerItems` polls it, so a stream needs no task of its own.
 
-use crate::{Codec, Cx, Metadata, Result, Status, call::RawReceiver, runtime};
+use crate::{
+    Codec, Cx, Metadata, Result, Status,
+    call::RawReceiver,
+    compression::{Message, Packing},
+    runtime,
+};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -22,6 +27,7 @@ pub struct Sender<T> {
     encode: fn(&T, Codec) -> Result<Bytes>,
     /// A client's sender ends its direction when it is dropped; a server's ends when the handler returns.
     ends: bool,
+    packing: Packing,
 }
 
 impl<T> Sender<T> {
@@ -30,8 +36,9 @@ impl<T> Sender<T> {
         codec: Codec,
         encode: fn(&T, Codec) -> Result<Bytes>,
         ends: bool,
+        packing: Packing,
     ) -> Self {
-        Sender { queue, codec, encode, ends }
+        Sender { queue, codec, encode, ends, packing }
     }
 
     /// Sends one message; waits while the reader is behind.
@@ -41,7 +48,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// `Canceled` when the other side has gone, or what ended the call.
     pub async fn send(&self, message: T) -> Result<()> {
-        let mut encoded = Some((self.encode)(&message, self.codec)?);
+        let mut encoded = Some(self.packing.pack((self.encode)(&message, self.codec)?));
         drop(message);
         poll_fn(|cx| self.queue.poll_push(cx, &mut encoded)).await
     }
@@ -105,7 +112,8 @@ impl<T> Receiver<T> {
             None => Ok(None),
             Some(Err(status)) => Err(status),
             Some(Ok(message)) => {
-                check_reply(&message, self.bytes_max)
+                let message = (self.queue.packing.unpack(message))
+                    .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
                     .inspect_err(|status| self.queue.close(status.clone()))?;
                 (self.decode)(self.codec, message).map(Some)
             }
@@ -133,7 +141,7 @@ impl<T> Drop for Receiver<T> {
 /// The messages of a reply, made while they are sent.
 pub(crate) trait Items: Send {
     /// The next message, none at the end, or why there is none.
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>>;
     /// What goes before the first message; asked for after the first `poll_next` that was ready.
     fn head(&self) -> Metadata;
     /// What goes with the end; asked for after the last `poll_next`.
@@ -164,14 +172,14 @@ where
 {
     let queue = Arc::new(Queue::new(HANDLER_ROOM));
     let cx = Arc::new(cx);
-    let handler = run(cx.clone(), Sender::new(queue.clone(), codec, encode, false));
+    let handler = run(cx.clone(), Sender::new(queue.clone(), codec, encode, false, cx.packing()));
     let handler: Pin<Box<dyn Future<Output = _> + Send>> =
         if cx.method().spawn { Box::pin(runtime::spawn_cpu(handler)) } else { Box::pin(handler) };
     crate::Reply::many(Box::pin(HandlerItems { queue, cx, handler: Some(handler), outcome: Ok(()) }))
 }
 
 impl Items for HandlerItems {
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         loop {
             if let Some(item) = this.queue.try_pop() {
@@ -213,11 +221,13 @@ impl Drop for HandlerItems {
 pub(crate) struct Queue {
     state: Mutex<State>,
     room: usize,
+    /// How compressed messages are read.
+    packing: Packing,
 }
 
 #[derive(Default)]
 struct State {
-    items: VecDeque<Bytes>,
+    items: VecDeque<Message>,
     bytes: usize,
     /// Bytes taken out since the producer was last told.
     taken: u32,
@@ -234,12 +244,19 @@ struct State {
 impl Queue {
     /// A queue that is full at `room` bytes; one message of any size fits when it is empty.
     pub(crate) fn new(room: usize) -> Queue {
-        Queue { state: Mutex::default(), room }
+        Queue { state: Mutex::default(), room, packing: Packing::OFF }
+    }
+
+    /// Takes compressed messages too, for a reader that reads them so.
+    #[must_use]
+    pub(crate) fn packing(mut self, packing: Packing) -> Queue {
+        self.packing = packing;
+        self
     }
 
     /// A queue that holds its only message and is ended.
-    pub(crate) fn of_one(message: Bytes) -> Queue {
-        let queue = Queue::new(0);
+    pub(crate) fn of_one(message: impl Into<Message>, packing: Packing) -> Queue {
+        let queue = Queue::new(0).packing(packing);
         queue.push_now(message);
         queue.finish(Ok(Metadata::new()));
         queue
@@ -250,7 +267,7 @@ impl Queue {
     }
 
     /// Appends `item` when there is room.
-    pub(crate) fn poll_push(&self, cx: &mut Context<'_>, item: &mut Option<Bytes>) -> Poll<Result<()>> {
+    pub(crate) fn poll_push(&self, cx: &mut Context<'_>, item: &mut Option<Message>) -> Poll<Result<()>> {
         let mut state = self.lock();
         if let Some(status) = &state.closed {
             return Poll::Ready(Err(status.clone()));
@@ -270,11 +287,11 @@ impl Queue {
 
     /// Appends `item` whatever the room: flow control let the peer send it. Says how many bytes waited before
     /// it, which is less than the window if the peer keeps to its credit.
-    pub(crate) fn push_now(&self, item: Bytes) -> usize {
+    pub(crate) fn push_now(&self, item: impl Into<Message>) -> usize {
         let mut state = self.lock();
         let ahead = state.bytes;
         if state.closed.is_none() && state.end.is_none() {
-            state.push(item);
+            state.push(item.into());
         }
         ahead
     }
@@ -285,16 +302,16 @@ impl Queue {
     }
 
     /// The next item without waiting.
-    pub(crate) fn try_pop(&self) -> Option<Bytes> {
+    pub(crate) fn try_pop(&self) -> Option<Message> {
         self.lock().pop()
     }
 
     /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
-    pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+    pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let mut state = self.lock();
         if let Some(item) = state.pop() {
             let checked = match state.item_bytes_max {
-                Some(max) if item.len() > max => Err(too_large("a request", item.len(), max)),
+                Some(max) if item.bytes.len() > max => Err(too_large("a request", item.bytes.len(), max)),
                 _ => Ok(item),
             };
             return Poll::Ready(Some(checked));
@@ -384,16 +401,16 @@ impl Queue {
 }
 
 impl State {
-    fn push(&mut self, item: Bytes) {
-        self.bytes += weight(&item);
+    fn push(&mut self, item: Message) {
+        self.bytes += weight(&item.bytes);
         self.items.push_back(item);
         wake(&mut self.consumer);
     }
 
-    fn pop(&mut self) -> Option<Bytes> {
+    fn pop(&mut self) -> Option<Message> {
         let item = self.items.pop_front()?;
-        self.bytes -= weight(&item);
-        self.taken = self.taken.saturating_add(weight(&item) as u32);
+        self.bytes -= weight(&item.bytes);
+        self.taken = self.taken.saturating_add(weight(&item.bytes) as u32);
         wake(&mut self.producer);
         Some(item)
     }
@@ -459,7 +476,7 @@ mod tests {
         for ahead in 0..4 {
             assert_eq!(queue.push_now(Bytes::new()), ahead);
         }
-        let mut item = Some(Bytes::new());
+        let mut item = Some(Bytes::new().into());
         let pushed = queue.poll_push(&mut Context::from_waker(Waker::noop()), &mut item);
         assert!(pushed.is_pending());
         while queue.try_pop().is_some() {}

@@ -166,8 +166,12 @@ async fn start(limits: &[(Limit, u64)]) -> Running {
     server.start().await.expect("start")
 }
 
-/// What `peers` connections cost the server, each after one call and a second of silence: bytes a connection.
-async fn idle_bytes(hang: usize) -> i64 {
+/// What an idle connection may cost, in bytes.
+const IDLE_MAX: i64 = 3 << 10;
+
+/// What connections cost the server, each after one call and `hang` more at once, when they have been silent for so
+/// long that it is below `most`; in bytes a connection.
+async fn idle_bytes(hang: usize, most: i64) -> i64 {
     const PEERS: i64 = 200;
     let running = start(&[]).await;
     let mut first = Raw::open(&running).await;
@@ -204,9 +208,15 @@ async fn idle_bytes(hang: usize) -> i64 {
         }
     }
     let busy = (BYTES.get() - before) / PEERS;
-    // Memory is given back after a while without traffic.
-    tokio::time::sleep(std::time::Duration::from_millis(2200)).await;
-    let idle = (BYTES.get() - before) / PEERS;
+    // Memory is given back after a second without traffic.
+    let mut idle = busy;
+    for _ in 0..500 {
+        if idle < most {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        idle = (BYTES.get() - before) / PEERS;
+    }
     println!("{busy} bytes a connection after its calls, {idle} when idle");
     idle
 }
@@ -215,17 +225,19 @@ async fn idle_bytes(hang: usize) -> i64 {
 fn idle_connection_holds_no_buffers() {
     on_one_thread(async {
         // The first round fills the few buffers that a thread keeps for all its connections.
-        idle_bytes(0).await;
-        let idle = idle_bytes(0).await;
-        assert!(idle < 3 << 10, "{idle} bytes");
+        idle_bytes(0, i64::MAX).await;
+        let idle = idle_bytes(0, IDLE_MAX).await;
+        assert!(idle < IDLE_MAX, "{idle} bytes");
     });
 }
 
 #[test]
 fn connection_that_was_busy_gives_its_memory_back() {
     on_one_thread(async {
-        let (calm, busy) = (idle_bytes(0).await, idle_bytes(100).await);
-        assert!(busy < calm + 1024, "{busy} bytes after 100 calls at once, {calm} without");
+        let most = IDLE_MAX + 1024;
+        idle_bytes(0, i64::MAX).await;
+        let busy = idle_bytes(100, most).await;
+        assert!(busy < most, "{busy} bytes after 100 calls at once");
     });
 }
 

@@ -62,8 +62,8 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "FILE", help_heading = "Schema")]
     pub(super) descriptor_set: Vec<PathBuf>,
 
-    /// Send and print JSON as it is, for servers whose schema is not to be had, such as services
-    /// made from Rust traits; KIND is that of the method
+    /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
+    /// method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]
     #[arg(conflicts_with_all = ["proto", "descriptor_set"])]
     pub(super) raw: Option<RawKind>,

@@ -180,6 +180,13 @@ impl Command<'_> {
             }
         };
         let takes_fields = method.input().fields().len() > 0;
+        if schema::takes_json_alone(&method) {
+            // As it was typed: JSON that goes through messages would lose what their numbers do not hold.
+            let data = self.args.data.as_deref();
+            let requests = Input::new(data, method.is_client_streaming(), takes_fields)?.read(Form::Raw);
+            let (method, replies) = (invoke::of_schema(&method)?, Replies::raw());
+            return self.invoke(&channel, method, Codec::Json, requests, replies, output).await;
+        }
         let input = Input::new(self.args.data.as_deref(), method.is_client_streaming(), takes_fields)?;
         let codec = channel.codec(Codec::Proto);
         let requests = input.read(Form::Message(method.input(), codec));

@@ -235,6 +235,12 @@ impl Schema {
     }
 }
 
+/// Whether the method is one of a Rust trait, whose schema was made for its JSON: a server of ours puts it into files
+/// of this folder.
+pub(super) fn takes_json_alone(method: &MethodDescriptor) -> bool {
+    method.parent_file().name().starts_with("switchboard/json/")
+}
+
 /// Services and messages that every server may have beside its own.
 pub(super) fn is_about_the_server(name: &str) -> bool {
     name.starts_with("grpc.reflection.")

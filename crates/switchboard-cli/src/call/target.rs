@@ -111,10 +111,9 @@ impl Target {
         for (name, value) in &self.options {
             // The native wire has one codec for protobuf and no HTTP beneath.
             let left_out: &[&str] = match wire {
-                Wire::Native if websocket => &["codec", "get", "http", "path"],
-                Wire::Native => &["codec", "compression", "get", "http", "path"],
+                Wire::Native => &["codec", "get", "http", "path"],
                 // These are for the call, and this is for its schema.
-                wire if wire != self.wire => &["codec", "compression", "get", "http", "path"],
+                wire if wire != self.wire => &["codec", "compression", "deflate", "get", "http", "path"],
                 _ => &[],
             };
             if left_out.contains(&name.as_str()) {
@@ -229,7 +228,7 @@ mod tests {
     #[test]
     fn schemas_come_over_grpc_on_the_port_beneath() {
         for (line, url) in [
-            ("ws://a/x?compression=deflate", "tcp://a:80?connections=1&wire=grpc"),
+            ("ws://a/x?deflate=true", "tcp://a:80?connections=1&wire=grpc"),
             ("wss://a/x --ca x.pem", "tls://a:443?connections=1&wire=grpc&ca=x.pem"),
             ("http://a/rpc?http=2 --wire jsonrpc", "tcp://a:80?connections=1&wire=grpc"),
         ] {

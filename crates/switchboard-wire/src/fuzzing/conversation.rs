@@ -4,7 +4,7 @@ use super::{Choices, machines};
 use crate::{
     Input, Limits, Metadata, MethodId, Origin, Outbox, Retry, SchemaId, Status,
     native::{Client, DEFAULT_WINDOW, Open, Server},
-    wire::{ClientEvent, Codec, Head, ServerEvent, ServerWire},
+    wire::{ClientEvent, Codec, Encoding, Encodings, Head, ServerEvent, ServerWire},
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +20,8 @@ const NAMES: [&str; 3] = ["calc.Calc/Add", "calc.Calc/Sum", "calc.Calc/Nope"];
 /// When that is not so.
 pub fn conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let mut pair = Pair::new(machines::limits(&mut choices));
+    let limits = machines::limits(&mut choices);
+    let mut pair = Pair::new(limits, machines::encodings(&mut choices));
     while !choices.is_over() {
         match choices.byte() % 16 {
             0..=7 => pair.client_says(&mut choices),
@@ -40,6 +41,8 @@ pub fn conversation(data: &[u8]) {
 
 struct Pair {
     limits: Limits,
+    /// What the server takes.
+    encodings: Encodings,
     client: Client,
     server: Server,
     to_server: Wire,
@@ -77,11 +80,12 @@ impl Wire {
 }
 
 impl Pair {
-    fn new(limits: Limits) -> Pair {
+    fn new(limits: Limits, encodings: Encodings) -> Pair {
         let mut pair = Pair {
             limits,
+            encodings,
             client: Client::new(limits),
-            server: Server::new(limits, machines::table()),
+            server: Server::new(limits, machines::table()).taking(encodings),
             to_server: Wire::default(),
             to_client: Wire::default(),
             at_server: VecDeque::new(),
@@ -92,10 +96,8 @@ impl Pair {
         pair.client.greet(&mut pair.to_server.out);
         // The first look makes the server write its own preface.
         pair.deliver_to_server(0);
-        let bytes = limits.stream_window_bytes.saturating_sub(DEFAULT_WINDOW);
-        if bytes > 0 {
-            pair.at_client.push_back(format!("{:?}", ClientEvent::WindowGrew { bytes }));
-        }
+        let window_growth = limits.stream_window_bytes.saturating_sub(DEFAULT_WINDOW);
+        pair.at_client.push_back(format!("{:?}", ClientEvent::Settings { window_growth }));
         pair
     }
 
@@ -113,15 +115,15 @@ impl Pair {
             }
             2..=4 => return self.open(id, choices),
             5 => {
-                let item = choices.message();
-                if self.client.item(id, &item, out).is_err() {
+                let (item, compressed) = (choices.message(), choices.one_in(4));
+                if self.client.item(id, &item, compressed, out).is_err() {
                     return;
                 }
                 if item.len() > self.limits.message_bytes_max as usize {
                     self.at_server.push_back(Heard::Refused(id));
                     return;
                 }
-                ServerEvent::Item { id, item }
+                ServerEvent::Item { id, item, compressed }
             }
             6 => {
                 self.client.half_close(id, out);
@@ -149,16 +151,22 @@ impl Pair {
         let first = choices.one_in(2).then(|| choices.message());
         let method = u16::from(choices.byte() % 5);
         let (oneway, more) = (choices.one_in(4), choices.one_in(2));
-        let open = Open { method, codec, timeout, metadata: &metadata, oneway, more };
+        let encoding = [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Deflate]
+            [usize::from(choices.byte()) % 4];
+        let compressed = choices.one_in(4);
+        let open = Open { method, codec, timeout, metadata: &metadata, oneway, more, encoding, compressed };
         if self.client.open(id, open, first.as_ref(), &mut self.to_server.out).is_err() {
             return;
         }
         let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
-            && metadata.len() <= self.limits.metadata_entries_max as usize;
+            && metadata.len() <= self.limits.metadata_entries_max as usize
+            && self.encodings.has(encoding);
+        let compressed = compressed && first.is_some();
+        let fits = fits && !(compressed && encoding == Encoding::Identity);
         self.at_server.push_back(match self.methods.get(&method) {
             Some(Some((method, theirs))) if fits && agree(*method, codec, *theirs) => {
-                let head = Head { method: *method, codec, timeout, metadata, oneway };
-                Heard::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, more }))
+                let head = Head { method: *method, codec, encoding, timeout, metadata, oneway };
+                Heard::Open(id, format!("{:?}", ServerEvent::Open { id, head, first, compressed, more }))
             }
             _ => Heard::Refused(id),
         });
@@ -174,15 +182,21 @@ impl Pair {
                 ClientEvent::Head { id, metadata }
             }
             1 | 2 => {
-                let item = choices.message();
-                self.server.reply(id, &item, out);
-                self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item });
+                let (item, compressed) = (choices.message(), choices.one_in(4));
+                match compressed {
+                    true => self.server.compressed(id, &item, true, out),
+                    false => self.server.reply(id, &item, out),
+                }
+                self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item, compressed });
                 return;
             }
             3 => {
-                let item = choices.message();
-                self.server.item(id, &item, out);
-                self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id, item });
+                let (item, compressed) = (choices.message(), choices.one_in(4));
+                match compressed {
+                    true => self.server.compressed(id, &item, false, out),
+                    false => self.server.item(id, &item, out),
+                }
+                self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id, item, compressed });
                 return;
             }
             4 => {

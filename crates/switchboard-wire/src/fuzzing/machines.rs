@@ -4,7 +4,7 @@ use super::Choices;
 use crate::{
     Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
     native::{Client, Server},
-    wire::{ClientEvent, Head, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use std::sync::Arc;
 
@@ -32,20 +32,23 @@ pub fn server_input(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
+    let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
     let table = table();
     let run = |steps: &[u8], short: bool| {
-        let mut server = Server::new(limits, table.clone());
+        let mut server = Server::new(limits, table.clone()).taking(encodings);
         let recv =
             |input: &mut Input, out: &mut Outbox| match short.then(|| server.next_call(input)).flatten() {
                 Some(opened) => {
                     let Opened { id, method, codec, timeout, first } = opened;
-                    let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
-                    Ok(Some(ServerEvent::Open { id, head, first: Some(first), more: false }))
+                    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
+                    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
+                    let first = Some(first);
+                    Ok(Some(ServerEvent::Open { id, head, first, compressed: false, more: false }))
                 }
                 None => server.recv(input, out),
             };
-        run(&bytes, steps, &limits, recv, |event| check_server(event, &limits))
+        run(&bytes, steps, &limits, recv, |event| check_server(event, &limits, encodings))
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
@@ -65,7 +68,7 @@ pub fn client_input(data: &[u8]) {
         let mut client = Client::new(limits);
         let recv =
             |input: &mut Input, out: &mut Outbox| match short.then(|| client.next_reply(input)).flatten() {
-                Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item })),
+                Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
                 None => client.recv(input, out),
             };
         run(&bytes, steps, &limits, recv, |event| check_client(event, &limits))
@@ -86,6 +89,15 @@ pub(super) fn limits(choices: &mut Choices<'_>) -> Limits {
     }
 }
 
+/// What a server takes: mostly all, nothing, or what has no name yet as well.
+pub(super) fn encodings(choices: &mut Choices<'_>) -> Encodings {
+    match choices.byte() % 4 {
+        0 => Encodings::NONE,
+        1 => Encodings(choices.long()),
+        _ => Encodings::ALL,
+    }
+}
+
 pub(super) fn table() -> Arc<MethodTable> {
     let mut table = MethodTable::default();
     table.add(&CALC).expect("one service");
@@ -103,10 +115,10 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
             bytes.extend_from_slice(choices.bytes(20));
             continue;
         }
-        // Both settings and compression soon end a connection: mostly without.
+        // Settings that come twice end a connection: mostly without.
         let kind = choices.byte() % 13;
         let kind = if kind == 0 && !choices.one_in(8) { 2 } else { kind };
-        let flags = choices.byte() & if choices.one_in(32) { 0xFF } else { 0x0B };
+        let flags = choices.byte() & if choices.one_in(32) { 0xFF } else { 0x0F };
         let body = body(kind, choices);
         let len =
             if choices.one_in(32) { choices.long() >> (choices.byte() % 32) } else { body.len() as u32 };
@@ -127,7 +139,7 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
         0 => {
             let mut body = Vec::new();
             for _ in 0..choices.byte() % 4 {
-                body.extend_from_slice(&(u16::from(choices.byte() % 7)).to_le_bytes());
+                body.extend_from_slice(&(u16::from(choices.byte() % 8)).to_le_bytes());
                 body.extend_from_slice(&choices.long().to_le_bytes());
             }
             body
@@ -145,7 +157,8 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
         2 => {
             choices.metadata(4).encode(&mut block);
             let mut body = choices.long().to_le_bytes().to_vec();
-            body.extend_from_slice(&[1 + choices.byte() % 4, u8::from(choices.one_in(8))]);
+            let encoding = if choices.one_in(2) { choices.byte() % 5 } else { 0 };
+            body.extend_from_slice(&[1 + choices.byte() % 4, encoding]);
             body.extend_from_slice(&(block.len() as u16).to_le_bytes());
             body.extend_from_slice(&block);
             body.extend_from_slice(&choices.message());
@@ -206,7 +219,7 @@ fn run<E: std::fmt::Debug>(
         }
         written += out.take_all().len();
         // A preface and settings of our own, and for a frame of 12 bytes at most one of 12 in answer.
-        assert!(written <= 50 + bytes.len() - rest.len(), "{written} bytes out, too many");
+        assert!(written <= 56 + bytes.len() - rest.len(), "{written} bytes out, too many");
         assert!(input.len() < frame_max, "{} bytes are kept", input.len());
         assert!(input.buffer().capacity() <= bytes.len() + 4 * frame_max, "a buffer out of proportion");
         if rest.is_empty() {
@@ -216,10 +229,13 @@ fn run<E: std::fmt::Debug>(
     (events, false)
 }
 
-fn check_server(event: &ServerEvent, limits: &Limits) {
+fn check_server(event: &ServerEvent, limits: &Limits, encodings: Encodings) {
     match event {
-        ServerEvent::Open { head, first, .. } => {
+        ServerEvent::Open { head, first, compressed, .. } => {
             check_metadata(&head.metadata, limits, true);
+            assert!(encodings.has(head.encoding), "{:?} is not taken", head.encoding);
+            let named = head.encoding != Encoding::Identity && first.is_some();
+            assert!(!compressed || named, "compressed, but how or what");
             let len = first.as_ref().map_or(0, bytes::Bytes::len);
             assert!(len <= limits.message_bytes_max as usize, "a message of {len} bytes");
         }

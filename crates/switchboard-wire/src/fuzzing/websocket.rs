@@ -129,7 +129,9 @@ fn frames(role: Role, compresses: bool, choices: &mut Choices<'_>) -> Vec<u8> {
     while !choices.is_over() {
         let opcode = [0, 1, 2, 2, 8, 9, 10, 0][usize::from(choices.byte() % 8)];
         let fin = if choices.one_in(3) { 0 } else { 0x80 };
-        let noise = if choices.one_in(64) { choices.byte() } else { 0 };
+        // The bit that says compressed, or any.
+        let noise =
+            if choices.one_in(64) { choices.byte() & if choices.one_in(2) { 0x40 } else { 0xFF } } else { 0 };
         let compressed = compresses && matches!(opcode, 1 | 2) && choices.one_in(2);
         bytes.push((fin | opcode | if compressed { 0x40 } else { 0 }) ^ noise);
         let payload = match opcode {

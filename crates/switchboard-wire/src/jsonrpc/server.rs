@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Codec, Fatal, Input, Kind, Limits, Metadata, MethodTable, Outbox, Status,
     websocket::{Deflate, close},
-    wire::{CallId, Head, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -168,11 +168,13 @@ impl Server {
         let head = Head {
             method,
             codec: Codec::Json,
+            encoding: Encoding::Identity,
             timeout: None,
             metadata: self.metadata.clone(),
             oneway: request.id.is_none(),
         };
-        Ok(ServerEvent::Open { id: self.last_call, head, first: Some(first), more: false })
+        let (id, first) = (self.last_call, Some(first));
+        Ok(ServerEvent::Open { id, head, first, compressed: false, more: false })
     }
 
     /// Ends the call that the parameters name; what names none is ignored, as with every notification.

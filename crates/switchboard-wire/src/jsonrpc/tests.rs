@@ -68,7 +68,7 @@ impl Driver {
 
     fn event(&mut self, event: ServerEvent) {
         match event {
-            ServerEvent::Open { id, head, first, more: false } => {
+            ServerEvent::Open { id, head, first, more: false, .. } => {
                 let name = MATH.methods[usize::from(head.method.0)].name;
                 let params = first.expect("a message");
                 if head.oneway {

@@ -3,7 +3,7 @@
 use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, SchemaId, Status,
-    wire::{CallId, ClientEvent, Codec},
+    wire::{CallId, ClientEvent, Codec, Encoding, Encodings},
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -37,6 +37,10 @@ pub struct Open<'a> {
     pub oneway: bool,
     /// Whether messages follow after the first.
     pub more: bool,
+    /// How messages may be compressed, both ways; one that the server [takes](Client::takes).
+    pub encoding: Encoding,
+    /// Whether the first message is compressed.
+    pub compressed: bool,
 }
 
 impl Client {
@@ -48,7 +52,7 @@ impl Client {
     /// Writes the preface; once, before anything else.
     pub fn greet(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.greeted, true) {
-            frame::put_preface(&self.limits, self.limits.message_bytes_max, out);
+            frame::put_preface(&self.limits, self.limits.message_bytes_max, Encodings::NONE, out);
         }
     }
 
@@ -83,12 +87,14 @@ impl Client {
         flags |= if open.more { 0 } else { flag::END };
         flags |= if first.is_some() { flag::MESSAGE } else { 0 };
         flags |= if open.oneway { flag::ONEWAY } else { 0 };
+        flags |= if open.compressed { flag::COMPRESSED } else { 0 };
         let len = (CALL_FIXED + metadata_len + message_len) as u32;
         let mut start = [0u8; HEADER_LEN + CALL_FIXED];
         let (header, fixed) = start.split_at_mut(HEADER_LEN);
         header.copy_from_slice(&Header { len, kind: kind::CALL, flags, aux: open.method, id }.bytes());
         fixed[..4].copy_from_slice(&timeout_ms(open.timeout).to_le_bytes());
         fixed[4] = open.codec as u8;
+        fixed[5] = open.encoding as u8;
         fixed[6..].copy_from_slice(&(metadata_len as u16).to_le_bytes());
         match first {
             Some(first) if metadata_len == 0 => out.put_with(&start, first),
@@ -104,13 +110,20 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a further message.
+    /// Sends a further message, as it is or `compressed` with the encoding of the call.
     ///
     /// # Errors
     /// A message larger than the peer announced that it takes.
-    pub fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) -> Result<(), Status> {
+    pub fn item(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        compressed: bool,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
         self.check_size(item.len())?;
-        Header { len: item.len() as u32, kind: kind::ITEM, flags: 0, aux: 0, id }.put(out.tail());
+        let flags = if compressed { flag::COMPRESSED } else { 0 };
+        Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
         out.put(item);
         Ok(())
     }
@@ -145,6 +158,21 @@ impl Client {
         u16::try_from(self.peer.methods_max).unwrap_or(u16::MAX)
     }
 
+    /// Whether the server has said what it takes.
+    pub fn knows_server(&self) -> bool {
+        self.peer.seen
+    }
+
+    /// Whether the server reads messages in this encoding; only plain ones until it has said so.
+    pub fn takes(&self, encoding: Encoding) -> bool {
+        self.peer.encodings.has(encoding)
+    }
+
+    /// Largest message that the server takes, in bytes before compression.
+    pub fn message_bytes_max(&self) -> u32 {
+        self.peer.message_bytes_max
+    }
+
     /// Bytes that may be sent of a new stream before the server gave credit.
     pub fn send_window(&self) -> u32 {
         self.peer.window
@@ -156,7 +184,7 @@ impl Client {
     pub fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
         let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
         if header.has(flag::COMPRESSED) {
-            // Not taken here: `recv` says why.
+            // Rare: `recv` says that it is compressed.
             input.unskip(HEADER_LEN);
             return None;
         }
@@ -191,11 +219,13 @@ impl Client {
                     input.skip(len);
                     return Ok(Some(self.refuse(header, out)));
                 }
-                kind::REPLY | kind::ITEM if header.has(flag::COMPRESSED) => {
-                    return Err(Fatal("a compressed reply that nobody asked for".into()));
+                kind::REPLY | kind::ITEM => {
+                    let (item, compressed) = (input.take(len), header.has(flag::COMPRESSED));
+                    return Ok(Some(match header.kind {
+                        kind::REPLY => ClientEvent::Reply { id, item, compressed },
+                        _ => ClientEvent::Item { id, item, compressed },
+                    }));
                 }
-                kind::REPLY => return Ok(Some(ClientEvent::Reply { id, item: input.take(len) })),
-                kind::ITEM => return Ok(Some(ClientEvent::Item { id, item: input.take(len) })),
                 _ => self.control(header, &input.rest()[..len], out)?,
             };
             input.skip(len);
@@ -216,8 +246,7 @@ impl Client {
             kind::SETTINGS => {
                 let before = self.peer.window;
                 frame::parse_settings(body, &mut self.peer)?;
-                let bytes = self.peer.window.saturating_sub(before);
-                (bytes > 0).then_some(ClientEvent::WindowGrew { bytes })
+                Some(ClientEvent::Settings { window_growth: self.peer.window.saturating_sub(before) })
             }
             kind::HEAD => {
                 match Metadata::decode(body, self.limits.metadata_entries_max as usize) {

@@ -1,6 +1,6 @@
 //! Frames of the native wire: what both roles share.
 
-use crate::{Fatal, Input, Limits, Metadata, Outbox, Retry, SchemaId, Status, status::Code};
+use crate::{Encodings, Fatal, Input, Limits, Metadata, Outbox, Retry, SchemaId, Status, status::Code};
 use bytes::{BufMut, BytesMut};
 use std::time::Duration;
 
@@ -61,6 +61,7 @@ mod setting {
     pub(super) const CALLS_MAX: u16 = 3;
     pub(super) const STREAM_WINDOW_BYTES: u16 = 4;
     pub(super) const METHODS_MAX: u16 = 5;
+    pub(super) const ENCODINGS: u16 = 6;
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,11 +109,12 @@ impl Header {
 /// What the peer announced; the defaults hold until its SETTINGS arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
-    seen: bool,
+    pub(super) seen: bool,
     pub(super) message_bytes_max: u32,
     pub(super) calls_max: u32,
     pub(super) window: u32,
     pub(super) methods_max: u32,
+    pub(super) encodings: Encodings,
 }
 
 impl Default for PeerSettings {
@@ -123,6 +125,7 @@ impl Default for PeerSettings {
             calls_max: u32::MAX,
             window: DEFAULT_WINDOW,
             methods_max: DEFAULT_METHODS_MAX,
+            encodings: Encodings::NONE,
         }
     }
 }
@@ -234,7 +237,7 @@ impl Framer {
     }
 }
 
-pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, out: &mut Outbox) {
+pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, encodings: Encodings, out: &mut Outbox) {
     let tail = out.tail();
     tail.extend_from_slice(&MAGIC);
     tail.extend_from_slice(&[VERSION, 0, 0, 0]);
@@ -244,12 +247,15 @@ pub(super) fn put_preface(limits: &Limits, message_bytes_max: u32, out: &mut Out
         (setting::CALLS_MAX, limits.calls_max),
         (setting::STREAM_WINDOW_BYTES, limits.stream_window_bytes.max(DEFAULT_WINDOW)),
         (setting::METHODS_MAX, u32::from(limits.methods_max)),
+        (setting::ENCODINGS, encodings.0),
     ];
+    // Nothing is what nobody says.
+    let settings = if encodings == Encodings::NONE { &settings[..5] } else { &settings[..] };
     let len = 6 * settings.len() as u32;
     Header { len, kind: kind::SETTINGS, flags: 0, aux: 0, id: 0 }.put(tail);
     for (number, value) in settings {
-        tail.put_u16_le(number);
-        tail.put_u32_le(value);
+        tail.put_u16_le(*number);
+        tail.put_u32_le(*value);
     }
 }
 
@@ -268,6 +274,7 @@ pub(super) fn parse_settings(body: &[u8], settings: &mut PeerSettings) -> Result
             setting::MESSAGE_BYTES_MAX => settings.message_bytes_max = value,
             setting::CALLS_MAX => settings.calls_max = value,
             setting::METHODS_MAX => settings.methods_max = value,
+            setting::ENCODINGS => settings.encodings = Encodings(value),
             setting::STREAM_WINDOW_BYTES if value < DEFAULT_WINDOW => {
                 return Err(Fatal(format!(
                     "a stream window of {value} bytes, below the least of {DEFAULT_WINDOW}"

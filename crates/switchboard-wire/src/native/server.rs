@@ -3,7 +3,7 @@
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, SchemaId, Status,
-    wire::{CallId, Codec, Head, Opened, ServerEvent, ServerWire},
+    wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -20,6 +20,8 @@ pub struct Server {
     /// By the client's number.
     methods: Vec<Named>,
     peer: PeerSettings,
+    /// What compressed messages are taken.
+    encodings: Encodings,
     greeted: bool,
     draining: bool,
     refusing: bool,
@@ -47,10 +49,18 @@ impl Server {
             table,
             methods: Vec::new(),
             peer: PeerSettings::default(),
+            encodings: Encodings::NONE,
             greeted: false,
             draining: false,
             refusing: false,
         }
+    }
+
+    /// Takes messages that are compressed so; to be said before anything else. Without it only plain ones are taken.
+    #[must_use]
+    pub fn taking(mut self, encodings: Encodings) -> Server {
+        self.encodings = encodings;
+        self
     }
 
     /// Largest message that the client takes, in bytes.
@@ -92,7 +102,8 @@ impl Server {
         if first.is_none() {
             input.skip(message_len);
         }
-        Ok(ServerEvent::Open { id, head, first, more: !header.has(flag::END) })
+        let compressed = first.is_some() && header.has(flag::COMPRESSED);
+        Ok(ServerEvent::Open { id, head, first, compressed, more: !header.has(flag::END) })
     }
 
     /// Largest message of any method.
@@ -130,12 +141,7 @@ impl Server {
         if theirs.is_some() {
             self.table.info(method).check_schema(&self.table.full_name(method), codec, theirs)?;
         }
-        if header.has(flag::COMPRESSED) || fixed[5] != 0 {
-            return Err(Status::unimplemented(format!(
-                "encoding number {} is not taken on the native wire; send identity",
-                fixed[5]
-            )));
-        }
+        let encoding = self.encoding(header, fixed[5])?;
         let timeout_ms = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
         let metadata = if metadata.is_empty() {
             Metadata::new()
@@ -151,10 +157,29 @@ impl Server {
         Ok(Head {
             method,
             codec,
+            encoding,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms))),
             metadata,
             oneway: header.has(flag::ONEWAY),
         })
+    }
+
+    /// The encoding of a call, which has to be one that is taken here.
+    #[inline]
+    fn encoding(&self, header: Header, number: u8) -> Result<Encoding, Status> {
+        match Encoding::from_number(number) {
+            Some(Encoding::Identity) if header.has(flag::COMPRESSED) && header.has(flag::MESSAGE) => {
+                Err(Status::internal("a compressed message in a call that names no encoding"))
+            }
+            Some(encoding) if self.encodings.has(encoding) => Ok(encoding),
+            encoding => {
+                let named = encoding.map_or_else(|| format!("number {number}"), |known| known.to_string());
+                Err(Status::unimplemented(format!(
+                    "messages in the encoding {named} are not taken here; taken: {}",
+                    self.encodings
+                )))
+            }
+        }
     }
 
     /// Notes the number that the client gives a method.
@@ -257,7 +282,7 @@ impl ServerWire for Server {
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
         if !self.greeted {
             self.greeted = true;
-            frame::put_preface(&self.limits, self.largest_message(), out);
+            frame::put_preface(&self.limits, self.largest_message(), self.encodings, out);
         }
         loop {
             let Server { framer, limits, table, methods, .. } = &mut *self;
@@ -292,16 +317,13 @@ impl ServerWire for Server {
                 kind::CALL => return self.open(header, input).map(Some),
                 kind::ITEM => {
                     let len = header.len as usize;
-                    if header.len > self.largest_message() || header.has(flag::COMPRESSED) {
+                    if header.len > self.largest_message() {
                         input.skip(len);
-                        let status = if header.has(flag::COMPRESSED) {
-                            Status::unimplemented("compressed messages are not taken on the native wire")
-                        } else {
-                            self.too_large(header, header.len)
-                        };
+                        let status = self.too_large(header, header.len);
                         return Ok(Some(ServerEvent::Refused { id: header.id, status }));
                     }
-                    return Ok(Some(ServerEvent::Item { id: header.id, item: input.take(len) }));
+                    let compressed = header.has(flag::COMPRESSED);
+                    return Ok(Some(ServerEvent::Item { id: header.id, item: input.take(len), compressed }));
                 }
                 _ => {
                     if let Some(event) = self.control(header, input, out)? {
@@ -326,6 +348,13 @@ impl ServerWire for Server {
 
     fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
         Header { len: item.len() as u32, kind: kind::ITEM, flags: 0, aux: 0, id }.put(out.tail());
+        out.put(item);
+    }
+
+    fn compressed(&mut self, id: CallId, item: &Bytes, only: bool, out: &mut Outbox) {
+        let (kind, end) = if only { (kind::REPLY, flag::END) } else { (kind::ITEM, 0) };
+        let len = item.len() as u32;
+        Header { len, kind, flags: end | flag::COMPRESSED, aux: 0, id }.put(out.tail());
         out.put(item);
     }
 

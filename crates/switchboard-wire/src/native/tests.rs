@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Code, Idempotency, Input, Kind, Limits, Metadata, MethodId, MethodInfo, MethodTable, Outbox, Retry,
     SchemaId, ServiceInfo, Status,
-    wire::{ClientEvent, Codec, ServerEvent, ServerWire},
+    wire::{ClientEvent, Codec, Encoding, Encodings, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -45,7 +45,16 @@ impl Pair {
     }
 
     fn call<'a>(metadata: &'a Metadata) -> Open<'a> {
-        Open { method: 0, codec: Codec::Proto, timeout: None, metadata, oneway: false, more: false }
+        Open {
+            method: 0,
+            codec: Codec::Proto,
+            timeout: None,
+            metadata,
+            oneway: false,
+            more: false,
+            encoding: Encoding::Identity,
+            compressed: false,
+        }
     }
 
     fn at_server(&mut self) -> Vec<ServerEvent> {
@@ -76,7 +85,8 @@ fn unary_call_is_one_frame_each_way() {
     let open = Open { timeout: Some(Duration::from_micros(1500)), ..Pair::call(&metadata) };
     pair.client.open(7, open, Some(&Bytes::from_static(b"1+2")), &mut pair.to_server).unwrap();
     let events = pair.at_server();
-    let [ServerEvent::Open { id: 7, head, first: Some(first), more: false }] = &events[..] else {
+    let [ServerEvent::Open { id: 7, head, first: Some(first), compressed: false, more: false }] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert_eq!((head.method, head.codec), (MethodId(0), Codec::Proto));
@@ -86,9 +96,9 @@ fn unary_call_is_one_frame_each_way() {
     pair.server.head(7, &metadata, &mut pair.to_client);
     pair.server.reply(7, &Bytes::from_static(b"3"), &mut pair.to_client);
     let events = pair.at_client();
-    assert!(matches!(&events[0], ClientEvent::WindowGrew { .. }), "{events:?}");
+    assert!(matches!(&events[0], ClientEvent::Settings { .. }), "{events:?}");
     assert!(matches!(&events[1], ClientEvent::Head { id: 7, metadata } if metadata.len() == 1));
-    assert!(matches!(&events[2], ClientEvent::Reply { id: 7, item } if item == "3"));
+    assert!(matches!(&events[2], ClientEvent::Reply { id: 7, item, compressed: false } if item == "3"));
 }
 
 #[test]
@@ -121,7 +131,7 @@ fn any_split_of_the_input_gives_the_same_events() {
     let metadata = Metadata::new();
     let open = Open { method: 1, more: true, ..Pair::call(&metadata) };
     pair.client.open(1, open, None, &mut pair.to_server).unwrap();
-    pair.client.item(1, &Bytes::from(vec![5; 3000]), &mut pair.to_server).unwrap();
+    pair.client.item(1, &Bytes::from(vec![5; 3000]), false, &mut pair.to_server).unwrap();
     pair.client.credit(1, 99, &mut pair.to_server);
     pair.client.half_close(1, &mut pair.to_server);
     pair.client.ping(&mut pair.to_server);
@@ -229,6 +239,62 @@ fn caller_of_another_schema_is_refused_where_bytes_do_not_say_what_they_are() {
     assert!(refused("calc.Calc/Split", 0xBAD, Codec::Json).is_none());
     assert!(refused("calc.Calc/Add", 0xBAD, Codec::Postcard).is_none());
     assert_eq!(refused("calc.Calc/Nope", 0xBAD, Codec::Postcard).unwrap().code(), Code::Unimplemented);
+}
+
+#[test]
+fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
+    let mut pair = Pair::new(Limits::default());
+    let mut table = MethodTable::default();
+    table.add(&CALC).unwrap();
+    pair.server =
+        Server::new(Limits::default(), Arc::new(table)).taking(Encodings(1 << 1 | 1 << 3 | 1 << 20));
+    pair.client.method(0, "calc.Calc/Add", None, &mut pair.to_server);
+    pair.client.method(1, "calc.Calc/Sum", None, &mut pair.to_server);
+    assert!(!pair.client.knows_server() && !pair.client.takes(Encoding::Gzip), "the server said nothing yet");
+    assert!(pair.at_server().is_empty() && pair.at_client().len() == 1);
+    assert!(pair.client.knows_server() && pair.client.takes(Encoding::Gzip));
+    assert!(pair.client.takes(Encoding::Deflate) && !pair.client.takes(Encoding::Zstd));
+
+    // Small: these machines do not look into it.
+    let message = Bytes::from_static(b"small");
+    let metadata = Metadata::new();
+    let open = |encoding, compressed| Open { encoding, compressed, ..Pair::call(&metadata) };
+    pair.client.open(1, open(Encoding::Gzip, true), Some(&message), &mut pair.to_server).unwrap();
+    pair.client.open(2, open(Encoding::Deflate, false), Some(&message), &mut pair.to_server).unwrap();
+    let stream = Open { method: 1, more: true, ..open(Encoding::Gzip, true) };
+    pair.client.open(3, stream, None, &mut pair.to_server).unwrap();
+    pair.client.item(3, &message, true, &mut pair.to_server).unwrap();
+    pair.client.item(3, &message, false, &mut pair.to_server).unwrap();
+    let seen: Vec<_> = pair
+        .at_server()
+        .iter()
+        .map(|event| match event {
+            ServerEvent::Open { id, head, compressed, .. } => (*id, Some(head.encoding), *compressed),
+            ServerEvent::Item { id, compressed, .. } => (*id, None, *compressed),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let (gzip, deflate) = (Some(Encoding::Gzip), Some(Encoding::Deflate));
+    assert_eq!(
+        seen,
+        [(1, gzip, true), (2, deflate, false), (3, gzip, false), (3, None, true), (3, None, false)]
+    );
+    pair.server.compressed(3, &message, false, &mut pair.to_client);
+    pair.server.compressed(1, &message, true, &mut pair.to_client);
+    let events = pair.at_client();
+    assert!(matches!(&events[0], ClientEvent::Item { id: 3, item, compressed: true } if *item == message));
+    assert!(matches!(&events[1], ClientEvent::Reply { id: 1, item, compressed: true } if *item == message));
+
+    for (encoding, compressed, code, text) in [
+        (Encoding::Zstd, false, Code::Unimplemented, "zstd are not taken here; taken: gzip, deflate"),
+        (Encoding::Identity, true, Code::Internal, "names no encoding"),
+    ] {
+        pair.client.open(4, open(encoding, compressed), Some(&message), &mut pair.to_server).unwrap();
+        let events = pair.at_server();
+        let [ServerEvent::Refused { id: 4, status }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(status.code(), code);
+        assert!(status.message().contains(text), "{status}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A call's number on the wire is its place and a generation, so that a late reply to a call that has ended
 //! never reaches its successor.
 
-use crate::{Metadata, Status, stream::Queue};
+use crate::{Metadata, Status, compression::Message, stream::Queue};
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker, time::Instant};
 
@@ -43,7 +43,7 @@ pub(super) enum State {
 #[derive(Default)]
 pub(super) struct Unusual {
     pub(super) waker: Option<Waker>,
-    pub(super) item: Option<Bytes>,
+    pub(super) item: Option<Message>,
     pub(super) head: Metadata,
     pub(super) trailers: Metadata,
     pub(super) end: Option<Result<(), Status>>,
@@ -69,7 +69,7 @@ impl Stream {
 
 /// What came back for a unary call.
 pub(super) struct Answer {
-    pub(super) item: Bytes,
+    pub(super) item: Message,
     pub(super) head: Metadata,
     pub(super) trailers: Metadata,
 }

@@ -4,12 +4,16 @@
 //! one system call, reads the replies of all of them under one lock, and wakes them. The lock is never held across
 //! a system call, and on pinned workers nobody contends for it.
 
+mod packed;
+
 use super::{
     Channel, ClientMethod, Way,
     calls::{Answer, Calls, State, Stream},
+    options::Options,
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
+    compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
@@ -29,7 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    Input, Limits, Outbox,
+    Encoding, Input, Outbox,
     native::{Client, Open},
     wire::{CallId, ClientEvent},
 };
@@ -47,6 +51,10 @@ pub(super) struct Connection {
     /// Whether new calls may use it.
     usable: AtomicBool,
     way: Weak<Way>,
+    /// Smaller messages are not compressed.
+    compression_bytes_min: u32,
+    /// Largest message that is taken.
+    message_bytes_max: u32,
 }
 
 struct Inner {
@@ -60,6 +68,8 @@ struct Inner {
     woken: bool,
     /// No new calls: the server said so, or the connection has ended.
     closed: Option<Status>,
+    /// Who waits for what the server says of itself.
+    settling: Option<Waker>,
     /// Calls whose timeout the task has to turn into a deadline: it reads the clock once for all of them.
     fresh: Vec<(CallId, Duration)>,
     /// Streams that may have something to send: they got credit, or the outbox was full.
@@ -75,6 +85,9 @@ pub(super) struct Request<'a> {
     pub(super) codec: Codec,
     pub(super) timeout: Option<Duration>,
     pub(super) metadata: &'a Metadata,
+    pub(super) encoding: Encoding,
+    /// Whether its first message is compressed.
+    pub(super) compressed: bool,
 }
 
 impl Connection {
@@ -82,10 +95,10 @@ impl Connection {
     pub(super) fn new(
         io: Box<dyn Io>,
         peer: String,
-        limits: Limits,
-        keepalive: Duration,
+        options: &Options,
         way: Weak<Way>,
     ) -> (Arc<Connection>, Task) {
+        let (limits, keepalive) = (options.limits.wire(), options.keepalive);
         let mut wire = Client::new(limits);
         let mut out = Outbox::new();
         wire.greet(&mut out);
@@ -98,13 +111,20 @@ impl Connection {
             task: None,
             woken: false,
             closed: None,
+            settling: None,
             fresh: Vec::new(),
             due: Vec::new(),
             window: limits.stream_window_bytes,
             earliest: None,
         };
-        let connection =
-            Arc::new(Connection { inner: Mutex::new(inner), wakes, usable: AtomicBool::new(true), way });
+        let connection = Arc::new(Connection {
+            inner: Mutex::new(inner),
+            wakes,
+            usable: AtomicBool::new(true),
+            way,
+            compression_bytes_min: options.compression.bytes_min,
+            message_bytes_max: limits.message_bytes_max,
+        });
         let now = Instant::now();
         let task = Task {
             connection: connection.clone(),
@@ -211,7 +231,8 @@ impl Connection {
         }
         let parts = match inner.calls.remove(id) {
             Some(State::Answered(item)) => {
-                return Poll::Ready(Ok(Answer { item, head: Metadata::new(), trailers: Metadata::new() }));
+                let (head, trailers) = (Metadata::new(), Metadata::new());
+                return Poll::Ready(Ok(Answer { item: item.into(), head, trailers }));
             }
             Some(State::Unusual(parts)) => *parts,
             _ => {
@@ -265,7 +286,8 @@ impl Inner {
         let method = self.number_of(request.method)?;
         let id = self.calls.insert(state());
         let (codec, timeout) = (request.codec, request.timeout);
-        let open = Open { method, codec, timeout, metadata: request.metadata, oneway, more };
+        let Request { metadata, encoding, compressed, .. } = *request;
+        let open = Open { method, codec, timeout, metadata, oneway, more, encoding, compressed };
         if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
             self.calls.remove(id);
             return Err(status);
@@ -320,7 +342,7 @@ impl Inner {
             state => {
                 // What comes after the end is the server's mistake, or was refused here.
                 if let Some(parts) = state.unusual() {
-                    parts.item = Some(item);
+                    parts.item = Some(item.into());
                     parts.end = Some(Ok(()));
                     wake.extend(parts.waker.take());
                 }
@@ -332,7 +354,8 @@ impl Inner {
     #[inline]
     fn event(&mut self, event: ClientEvent, wake: &mut Vec<Waker>) {
         match event {
-            ClientEvent::Reply { id, item } => self.reply(id, item, wake),
+            ClientEvent::Reply { id, item, compressed: false } => self.reply(id, item, wake),
+            ClientEvent::Reply { id, item, compressed: true } => self.compressed_reply(id, item, wake),
             ClientEvent::Head { id, metadata } => {
                 match self.calls.get_mut(id).map(|place| &mut place.state) {
                     Some(State::Stream(stream)) => stream.inbound.set_head(metadata),
@@ -344,23 +367,26 @@ impl Inner {
                     None => {}
                 }
             }
-            ClientEvent::Item { id, item } => match self.calls.get_mut(id).map(|place| &mut place.state) {
-                Some(State::Stream(stream)) => {
-                    let ahead = stream.inbound.push_now(item);
-                    // One message may overdraw the window, further ones are the server's fault.
-                    if ahead >= self.window as usize {
-                        self.wire.cancel(id, &mut self.out);
-                        let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
-                        self.end_stream(id, Err(Status::resource_exhausted(text)));
+            ClientEvent::Item { id, item, compressed } => {
+                match self.calls.get_mut(id).map(|place| &mut place.state) {
+                    Some(State::Stream(stream)) => {
+                        let ahead = stream.inbound.push_now(Message { bytes: item, compressed });
+                        // One message may overdraw the window, further ones are the server's fault.
+                        if ahead >= self.window as usize {
+                            self.wire.cancel(id, &mut self.out);
+                            let text =
+                                format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
+                            self.end_stream(id, Err(Status::resource_exhausted(text)));
+                        }
                     }
-                }
-                Some(state) => {
-                    if let Some(parts) = state.unusual() {
-                        parts.item = Some(item);
+                    Some(state) => {
+                        if let Some(parts) = state.unusual() {
+                            parts.item = Some(Message { bytes: item, compressed });
+                        }
                     }
+                    None => {}
                 }
-                None => {}
-            },
+            }
             ClientEvent::End { id, end } => match self.calls.get_mut(id).map(|place| &mut place.state) {
                 Some(State::Stream(_)) => self.end_stream(id, end),
                 Some(state) => {
@@ -377,10 +403,11 @@ impl Inner {
                     stream.note_due(id, &mut self.due);
                 }
             }
-            ClientEvent::WindowGrew { bytes } => {
+            ClientEvent::Settings { window_growth } => {
+                wake.extend(self.settling.take());
                 for (id, place) in self.calls.iter_mut() {
                     if let State::Stream(stream) = &mut place.state {
-                        stream.credit = stream.credit.saturating_add(i64::from(bytes));
+                        stream.credit = stream.credit.saturating_add(i64::from(window_growth));
                         stream.note_due(id, &mut self.due);
                     }
                 }
@@ -427,8 +454,8 @@ impl Inner {
             match outbound.poll_pop(&mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
-                    stream.credit -= stream::weight(&item) as i64;
-                    if let Err(status) = wire.item(id, &item, out) {
+                    stream.credit -= stream::weight(&item.bytes) as i64;
+                    if let Err(status) = wire.item(id, &item.bytes, item.compressed, out) {
                         failed = Some(status);
                         break;
                     }
@@ -740,6 +767,7 @@ fn close(connection: &Connection, status: &Status) {
     let mut wake = Vec::new();
     let mut inner = connection.lock();
     inner.closed.get_or_insert_with(|| status.clone());
+    wake.extend(inner.settling.take());
     let ids: Vec<_> = inner.calls.iter_mut().map(|(id, _)| id).collect();
     for id in ids {
         inner.fail(id, status.clone(), &mut wake);

@@ -83,6 +83,11 @@ impl Http {
         self.pool.timeout()
     }
 
+    /// How calls of this method are compressed.
+    pub(super) fn compression(&self, method: &str) -> crate::Compression {
+        self.pool.compression(method)
+    }
+
     /// How messages are written where generated code would write them as `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         self.pool.options().http.codec(preferred)
@@ -94,6 +99,7 @@ impl Http {
             return Box::pin(texts::unary(texts, begin, message)).await;
         }
         let deadline = begin.deadline_if_any();
+        let terms = self.terms.compressed(begin.compression);
         let called = pin!(async {
             let (link, left) = match self.pool.ready() {
                 // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
@@ -101,13 +107,13 @@ impl Http {
                 // Boxed: the usual call should not be as large as the rare one.
                 None => (Box::pin(self.connect_and_enter(deadline)).await?, time_left(deadline)),
             };
-            let first = unary::call(self.terms, &link, outgoing(begin, left), message).await;
+            let first = unary::call(terms, &link, outgoing(begin, left), message).await;
             drop(link);
             match first {
                 Err(status) if surely_not_begun(&status) => {
                     let again = async {
                         let link = self.enter(deadline).await.map_err(|_| status)?;
-                        unary::call(self.terms, &link, outgoing(begin, time_left(deadline)), message).await
+                        unary::call(terms, &link, outgoing(begin, time_left(deadline)), message).await
                     };
                     Box::pin(again).await
                 }
@@ -133,17 +139,18 @@ impl Http {
             return Err(Status::unimplemented(format!("{text}; over ws:// it carries those of replies")));
         }
         let deadline = begin.deadline_if_any();
+        let terms = self.terms.compressed(begin.compression);
         let start = async {
             let body = || {
                 Ok::<_, Status>(match (&message, &outbound) {
-                    (Some(message), _) => Upload::One(upload::wrap(message, &self.terms)?),
-                    (None, Some(queue)) => Upload::Many(Requests::new(queue.clone(), self.terms)),
+                    (Some(message), _) => Upload::One(upload::wrap(message, &terms)?),
+                    (None, Some(queue)) => Upload::Many(Requests::new(queue.clone(), terms)),
                     (None, None) => Upload::Nothing,
                 })
             };
             let send = async |link: &InFlight| {
                 let link = link.link();
-                link.begin(outgoing(begin, time_left(deadline)).head(&self.terms, link)?, body()?).await
+                link.begin(outgoing(begin, time_left(deadline)).head(&terms, link)?, body()?).await
             };
             let link = self.enter(deadline).await?;
             match send(&link).await {
@@ -157,9 +164,9 @@ impl Http {
             }
         };
         let (link, exchange) = within(deadline, NO_ANSWER, pin!(start)).await?;
-        let wanted = outgoing(begin, None).content_type(&self.terms)?;
+        let wanted = outgoing(begin, None).content_type(&terms)?;
         needs_runtime("streams on HTTP")?;
-        let conversation = Conversation { terms: self.terms, wanted, link, exchange };
+        let conversation = Conversation { terms, wanted, link, exchange };
         tokio::spawn(conversation.run(Queues::new(inbound.clone(), outbound), deadline));
         Ok(())
     }
@@ -257,6 +264,7 @@ mod tests {
             target: Target::Nowhere,
             method: &METHOD,
             codec: Codec::Proto,
+            compression: crate::Compression::None,
             timeout: None,
             reply_bytes_max: 0,
             metadata: Metadata::new(),

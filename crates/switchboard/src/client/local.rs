@@ -100,6 +100,8 @@ pub(super) fn pump(
             into.finish(Ok(reply.trailers));
             return Ok(());
         }
+        // Nobody asked for it: messages of this process have no wire.
+        ReplyBody::Compressed(_) => return Err(Status::internal("a compressed reply inside the process")),
         ReplyBody::Many(items) => items,
     };
     if tokio::runtime::Handle::try_current().is_err() {
@@ -121,8 +123,8 @@ pub(super) fn pump(
                     status.metadata_mut().extend(items.trailers());
                     status
                 })?);
-                if let Some(item) = item.as_ref().filter(|item| item.len() > message_bytes_max) {
-                    return Err(too_large("a reply", item.len(), message_bytes_max));
+                if let Some(item) = item.as_ref().filter(|item| item.bytes.len() > message_bytes_max) {
+                    return Err(too_large("a reply", item.bytes.len(), message_bytes_max));
                 }
                 poll_fn(|cx| into.poll_push(cx, &mut item)).await?;
             }

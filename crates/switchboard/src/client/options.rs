@@ -6,7 +6,8 @@ use super::{Channel, Way, address_list, pool::Pool};
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
-    Limit, Limits, Result, Status,
+    Compression, Limit, Limits, Result, Status,
+    compression::{Calling, ENCODINGS},
     limits::Source,
     net::{Address, Dialling},
     runtime,
@@ -16,6 +17,7 @@ use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{sync::Arc, time::Duration};
+use switchboard_wire::Encodings;
 
 /// Sets the options of a [`Channel`].
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ pub(super) struct Options {
     pub(super) keepalive: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
+    pub(super) compression: Calling,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
@@ -64,6 +67,7 @@ impl ChannelBuilder {
                 keepalive: Duration::from_secs(20),
                 timeout: None,
                 limits: Limits::default(),
+                compression: Calling::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
                 dialling: Dialling::default(),
@@ -144,6 +148,31 @@ impl ChannelBuilder {
         self
     }
 
+    /// How calls are compressed, by default not at all. On the native wire servers say what they take; to one that
+    /// does not take this, messages go as they are. On HTTP a caller has to know.
+    ///
+    /// A connection of such a channel waits for what its server says before its first call.
+    pub fn compression(mut self, compression: Compression) -> ChannelBuilder {
+        self.options.compression.compression = compression;
+        self
+    }
+
+    /// The same for one method, `package.Service/Method`, in place of what holds for the channel.
+    pub fn method_compression(
+        mut self,
+        method: impl Into<String>,
+        compression: Compression,
+    ) -> ChannelBuilder {
+        self.options.compression.methods.push((method.into(), compression));
+        self
+    }
+
+    /// Requests of fewer bytes are not compressed on the native wire; 512 unless set.
+    pub fn compression_bytes_min(mut self, bytes: u32) -> ChannelBuilder {
+        self.options.compression.bytes_min = bytes;
+        self
+    }
+
     /// The channel, once it has a connection.
     ///
     /// # Errors
@@ -177,6 +206,9 @@ impl ChannelBuilder {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
+        if self.options.compression.is_on() && ENCODINGS == Encodings::NONE {
+            return Err(Status::invalid_argument("compression needs the feature http, which is off"));
+        }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         #[cfg(feature = "tls")]
         if addresses.iter().any(Address::is_tls) {
@@ -201,7 +233,7 @@ impl ChannelBuilder {
         #[cfg(feature = "http")]
         {
             let over_websocket = addresses.iter().all(Address::is_websocket);
-            self.options.http.check(over_websocket)?;
+            self.options.http.check(over_websocket, self.options.compression.compression)?;
             self.options.dialling.deflate = self.options.http.deflates();
             self.options.dialling.texts = over_websocket && self.options.http.dialect.is_some();
             if let Some(dialect) = self.options.http.dialect {
@@ -239,8 +271,13 @@ impl ChannelBuilder {
             "key" => self.tls.key = Some(value.into()),
             #[cfg(feature = "tls")]
             "server_name" => self.tls.server_name = Some(value.into()),
+            "compression" => self.options.compression.compression = value.parse()?,
+            "compression_bytes_min" => {
+                let bytes = value.parse().ok();
+                self.options.compression.bytes_min = bytes.ok_or_else(|| wrong("a number of bytes"))?;
+            }
             #[cfg(feature = "http")]
-            "codec" | "compression" | "get" | "http" | "path" | "wire" => {
+            "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
                 self.options.http.set(name, value).map_err(wrong)?;
             }
             #[cfg(not(feature = "http"))]

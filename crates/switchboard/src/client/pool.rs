@@ -10,7 +10,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Result, Retry, Status,
+    Compression, Result, Retry, Status,
     net::{self, Address, Io},
     runtime,
 };
@@ -64,6 +64,11 @@ pub(super) trait Link: Send + Sync + Sized + 'static {
     fn near(_key: usize, find: impl FnOnce() -> Option<Arc<Self>>) -> Option<Arc<Self>> {
         find()
     }
+
+    /// Ends once the server said what it takes, or the connection is over.
+    fn settled(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 impl Link for Connection {
@@ -75,7 +80,11 @@ impl Link for Connection {
         options: &Options,
         way: Weak<Way>,
     ) -> Result<(Arc<Connection>, Task)> {
-        Ok(Connection::new(io, address.to_string(), options.limits.wire(), options.keepalive, way))
+        Ok(Connection::new(io, address.to_string(), options, way))
+    }
+
+    async fn settled(&self) {
+        poll_fn(|cx| self.poll_settled(cx)).await;
     }
 
     #[inline]
@@ -153,6 +162,12 @@ impl<C: Link> Pool<C> {
 
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.options.timeout
+    }
+
+    /// How calls of this method are compressed.
+    #[inline]
+    pub(super) fn compression(&self, method: &str) -> Compression {
+        self.options.compression.of(method)
     }
 
     /// A connection that is ready now; the addresses take turns.
@@ -261,14 +276,20 @@ impl<C: Link> Pool<C> {
             };
             let (connection, task) =
                 opened.await.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
-            *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
-            tokio::spawn(async move {
+            let (at, max) = (place.clone(), options.backoff_max);
+            let driven = tokio::spawn(async move {
                 // A server that accepts and closes has not answered either.
                 match task.await {
-                    Ended::Unheard(status) => place.backoff().failed(&status, options.backoff_max),
-                    Ended::Heard => *place.backoff() = Backoff::default(),
+                    Ended::Unheard(status) => at.backoff().failed(&status, max),
+                    Ended::Heard => *at.backoff() = Backoff::default(),
                 }
             });
+            drop(driven);
+            if options.compression.is_on() {
+                // One that says nothing gets plain messages.
+                let _ = tokio::time::timeout(options.connect_timeout, connection.settled()).await;
+            }
+            *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
             Ok(connection)
         })
     }

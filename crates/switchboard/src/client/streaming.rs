@@ -1,10 +1,14 @@
 //! Calls with streams of requests, of replies, or both.
 
 use super::{
-    Begin, Target, Way, call_options, local,
+    Begin, Target, Way, call_options,
+    connection::{Connection, Request},
+    local,
     unary::{Response, answer_of},
 };
-use crate::{Codec, Receiver, Result, Sender, Status, call::RequestBody, stream::Queue};
+use crate::{
+    Codec, Receiver, Result, Sender, Status, call::RequestBody, compression::Packing, stream::Queue,
+};
 use bytes::Bytes;
 use std::{
     future::{Future, IntoFuture},
@@ -27,13 +31,17 @@ impl Begin {
     ) -> Result<(Sender<Q>, Receiver<R>)> {
         let (codec, bytes_max) = (self.codec, self.reply_bytes_max);
         let outbound = Arc::new(Queue::new(ROOM));
-        let sender = Sender::new(outbound.clone(), codec, encode, true);
-        let inbound = self.stream(None, Some(outbound)).await?;
+        let (inbound, packing) = self.stream(None, Some(outbound.clone())).await?;
+        let sender = Sender::new(outbound, codec, encode, true, packing);
         Ok((sender, Receiver::new(inbound, codec, decode, bytes_max)))
     }
 
-    /// Sends the call with its queues; replies arrive in the one that is returned.
-    async fn stream(mut self, message: Option<Bytes>, outbound: Option<Arc<Queue>>) -> Result<Arc<Queue>> {
+    /// Sends the call with its queues; replies arrive in the one that is returned, requests are to be packed so.
+    async fn stream(
+        mut self,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> Result<(Arc<Queue>, Packing)> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
@@ -45,13 +53,15 @@ impl Begin {
         match channel.as_ref().map(|channel| &*channel.0) {
             None | Some(Way::Remote(_)) => {
                 let connection = self.connection().await?;
-                let sent = connection.stream(&self.request(), message.as_ref(), &inbound, outbound.clone());
-                if let Err(status) = sent {
-                    // Not sent: the connection was closed between the choice and now.
-                    self.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
-                    let connection = self.connection().await?;
-                    connection.stream(&self.request(), message.as_ref(), &inbound, outbound)?;
-                }
+                return match self.send_stream(&connection, message.as_ref(), outbound.clone()) {
+                    Err(status) => {
+                        // Not sent: the connection was closed between the choice and now.
+                        self.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
+                        let connection = self.connection().await?;
+                        self.send_stream(&connection, message.as_ref(), outbound)
+                    }
+                    sent => sent,
+                };
             }
             #[cfg(feature = "http")]
             Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
@@ -82,7 +92,23 @@ impl Begin {
                 }
             }
         }
-        Ok(inbound)
+        Ok((inbound, Packing::OFF))
+    }
+
+    /// Sends the call on a connection of the native wire.
+    fn send_stream(
+        &self,
+        connection: &Connection,
+        message: Option<&Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> Result<(Arc<Queue>, Packing)> {
+        let packing = connection.packing(self.compression);
+        let message = message.map(|message| packing.pack(message.clone()));
+        let compressed = message.as_ref().is_some_and(|message| message.compressed);
+        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
+        let inbound = Arc::new(Queue::new(ROOM).packing(packing));
+        connection.stream(&request, message.as_ref().map(|message| &message.bytes), &inbound, outbound)?;
+        Ok((inbound, packing))
     }
 }
 
@@ -109,7 +135,7 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     fn into_future(self) -> Self::IntoFuture {
         let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
-            let inbound = self.begin.stream(Some(self.request?), None).await?;
+            let (inbound, _) = self.begin.stream(Some(self.request?), None).await?;
             Ok(Receiver::new(inbound, codec, self.decode, bytes_max))
         })
     }

@@ -6,22 +6,23 @@ use super::{
     connection::{Connection, Request},
 };
 use crate::{
-    Codec, Metadata, Reply, Result, Status,
+    Codec, Compression, Metadata, Reply, Result, Status,
     call::{ReplyBody, RequestBody},
+    compression::{Message, Packing},
     stream::check_reply,
 };
 use bytes::Bytes;
 use std::{
     fmt,
-    future::{Future, IntoFuture},
+    future::{Future, IntoFuture, poll_fn},
     mem,
     ops::{Deref, DerefMut},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
-use switchboard_wire::wire::CallId;
+use switchboard_wire::wire::{CallId, Encoding};
 
 /// A unary call: set options, then await it.
 ///
@@ -37,7 +38,8 @@ call_options!(UnaryCall<R>, raw.begin);
 impl<R> UnaryCall<R> {
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
-        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false }, decode }
+        let packing = Packing::OFF;
+        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false, packing }, decode }
     }
 }
 
@@ -72,11 +74,14 @@ impl<R> Future for UnaryCall<R> {
             return Poll::Ready(Ok(Response::plain(message)));
         }
         let Answer { item, head, trailers } = std::task::ready!(raw.poll(cx))?;
+        let item = raw.packing.unpack(item)?;
         check_reply(&item, raw.begin.reply_bytes_max)?;
         let message = decode(raw.begin.codec, item)?;
         Poll::Ready(Ok(Response { message, metadata: head, trailers }))
     }
 }
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// A unary call before its reply is read as a type.
 struct Raw {
@@ -86,13 +91,15 @@ struct Raw {
     stage: Stage,
     /// The call was handed on once already.
     moved_on: bool,
+    /// What was agreed on when it was sent.
+    packing: Packing,
 }
 
 enum Stage {
     Start,
-    Connecting(Pin<Box<dyn Future<Output = Result<Sent>> + Send>>),
+    Connecting(BoxFuture<(Sent, Packing)>),
     Waiting(Sent),
-    Local(Pin<Box<dyn Future<Output = Result<Answer>> + Send>>),
+    Local(BoxFuture<Answer>),
     Done,
 }
 
@@ -131,7 +138,8 @@ impl Raw {
                     }
                 }
                 Stage::Connecting(sent) => {
-                    let sent = std::task::ready!(sent.as_mut().poll(cx))?;
+                    let (sent, packing) = std::task::ready!(sent.as_mut().poll(cx))?;
+                    self.packing = packing;
                     self.stage = Stage::Waiting(sent);
                 }
                 Stage::Waiting(sent) => {
@@ -157,7 +165,15 @@ impl Raw {
         if let (Target::Connection(connection), Ok(request), None) =
             (&self.begin.target, &self.request, &self.begin.mistake)
         {
-            let sent = connection.unary(&self.begin.request(), request, cx.waker());
+            let sent = if self.begin.compression == Compression::None {
+                connection.unary(&self.begin.request(), request, cx.waker())
+            } else {
+                let sent = self.begin.send_packed(connection, request, cx.waker());
+                sent.map(|(id, packing)| {
+                    self.packing = packing;
+                    id
+                })
+            };
             let Target::Connection(connection) = mem::replace(&mut self.begin.target, Target::Nowhere) else {
                 unreachable!("matched above")
             };
@@ -216,11 +232,11 @@ impl Raw {
     }
 }
 
-async fn connect_and_send(begin: Begin, request: Bytes) -> Result<Sent> {
+async fn connect_and_send(begin: Begin, request: Bytes) -> Result<(Sent, Packing)> {
     let connection = begin.connection().await?;
-    let id = std::future::poll_fn(|cx| Poll::Ready(connection.unary(&begin.request(), &request, cx.waker())))
-        .await?;
-    Ok(Sent { connection, id: Some(id) })
+    let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, &request, cx.waker())));
+    let (id, packing) = sent.await?;
+    Ok((Sent { connection, id: Some(id) }, packing))
 }
 
 impl Begin {
@@ -230,6 +246,7 @@ impl Begin {
             target: mem::replace(&mut self.target, Target::Nowhere),
             method: self.method,
             codec: self.codec,
+            compression: self.compression,
             timeout: self.timeout,
             reply_bytes_max: self.reply_bytes_max,
             metadata: mem::take(&mut self.metadata),
@@ -244,7 +261,30 @@ impl Begin {
             codec: self.codec,
             timeout: self.time_left(),
             metadata: &self.metadata,
+            encoding: Encoding::Identity,
+            compressed: false,
         }
+    }
+
+    /// Sends a unary call, compressed if that is wanted; with its number what its reply is to be read by.
+    #[cold]
+    fn send_packed(
+        &self,
+        connection: &Connection,
+        request: &Bytes,
+        waker: &Waker,
+    ) -> Result<(CallId, Packing)> {
+        let packing = connection.packing(self.compression);
+        let Message { bytes, compressed } = packing.pack(request.clone());
+        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
+        Ok((connection.unary(&request, &bytes, waker)?, packing))
+    }
+
+    fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
+        let packing = connection.packing(self.compression);
+        let Message { bytes, compressed } = packing.pack(request.clone());
+        let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
+        connection.oneway(&request, &bytes)
     }
 
     /// A connection, within the call's deadline; time spent here is taken off the timeout.
@@ -271,8 +311,12 @@ impl Begin {
 
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.body {
-        ReplyBody::One(item) => Ok(Answer { item, head: reply.metadata, trailers: reply.trailers }),
-        ReplyBody::Many(_) => Err(Status::internal("a stream of replies where one belongs")),
+        ReplyBody::One(item) => {
+            Ok(Answer { item: item.into(), head: reply.metadata, trailers: reply.trailers })
+        }
+        ReplyBody::Compressed(_) | ReplyBody::Many(_) => {
+            Err(Status::internal("a stream of replies where one belongs"))
+        }
     }
 }
 
@@ -307,9 +351,10 @@ impl OnewayCall {
             }
         }
         let connection = self.begin.connection().await?;
-        let Err(status) = connection.oneway(&self.begin.request(), &request) else { return Ok(()) };
+        let Err(status) = self.begin.send_oneway(&connection, &request) else { return Ok(()) };
         self.begin.target = Target::Channel(connection.other_way(&status).ok_or(status)?);
-        self.begin.connection().await?.oneway(&self.begin.request(), &request)
+        let connection = self.begin.connection().await?;
+        self.begin.send_oneway(&connection, &request)
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Metadata, Peer, Status,
+    compression::Message,
     net::{self, Io},
     runtime,
     server::Shared,
@@ -31,7 +32,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Limits, MethodId, Outbox,
-    wire::{Head, Opened, ServerEvent, ServerWire},
+    wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
 
@@ -318,7 +319,8 @@ impl<W: ServerWire> Connection<W> {
             while !self.is_full()
                 && let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input)
             {
-                let head = Head { method, codec, timeout, metadata: Metadata::new(), oneway: false };
+                let (encoding, metadata) = (Encoding::Identity, Metadata::new());
+                let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
                 self.open(id, head, Some(first), false);
             }
             if self.is_full() {
@@ -358,8 +360,13 @@ impl<W: ServerWire> Connection<W> {
     #[inline]
     fn event(&mut self, event: ServerEvent) {
         match event {
-            ServerEvent::Open { id, head, first, more } => self.open(id, head, first, more),
-            ServerEvent::Item { id, item } => self.item(id, item),
+            ServerEvent::Open { id, head, first, compressed: false, more } => {
+                self.open(id, head, first, more);
+            }
+            ServerEvent::Open { id, head, first, compressed: true, more } => {
+                self.open_compressed(id, head, first, more);
+            }
+            ServerEvent::Item { id, item, compressed } => self.item(id, Message { bytes: item, compressed }),
             ServerEvent::HalfClose { id } => {
                 if let Some(queue) = self.inbound(id) {
                     queue.finish(Ok(Metadata::new()));

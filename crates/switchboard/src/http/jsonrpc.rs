@@ -243,7 +243,7 @@ impl JsonRpc {
                     metadata.extend(reply.trailers);
                     Ok((message, metadata))
                 }
-                ReplyBody::Many(_) => {
+                ReplyBody::Compressed(_) | ReplyBody::Many(_) => {
                     Err(Status::internal("the handler answered with a stream where one message belongs"))
                 }
             });

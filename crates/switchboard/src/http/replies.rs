@@ -91,7 +91,8 @@ impl Replies {
         if let Poll::Ready(Some(Ok(_))) = item {
             self.ticket.sent();
         }
-        item
+        // Nobody compresses here: the dialect does.
+        item.map_ok(|message| message.bytes)
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {

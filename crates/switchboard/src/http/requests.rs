@@ -1,8 +1,7 @@
 //! The messages that a caller streams, on their way into the queue that the handler reads.
 
 use super::{convert, ticket::Ticket};
-use crate::{Metadata, Status, call::RequestBody, stream::Queue};
-use bytes::Bytes;
+use crate::{Metadata, Status, call::RequestBody, compression::Message, stream::Queue};
 use connectrpc::dispatcher::RequestStream;
 use std::{
     sync::Arc,
@@ -17,7 +16,7 @@ pub(super) struct Requests {
     stream: RequestStream,
     queue: Arc<Queue>,
     /// A message that found no room.
-    waiting: Option<Bytes>,
+    waiting: Option<Message>,
     ended: bool,
 }
 
@@ -45,7 +44,7 @@ impl Requests {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(message))) => {
                     ticket.received();
-                    self.waiting = Some(message);
+                    self.waiting = Some(message.into());
                 }
                 Poll::Ready(Some(Err(error))) => self.end(Err(convert::status(&error))),
                 Poll::Ready(None) => self.end(Ok(Metadata::new())),

@@ -2,8 +2,8 @@
 //!
 //! A service of the application with the same name comes first.
 
-use super::deflate::Deflate;
-use crate::server::Shared;
+use super::traits;
+use crate::{compression::REGISTRY, server::Shared};
 use connectrpc::{CompressionRegistry, Router};
 use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
 use connectrpc_reflection::{
@@ -42,7 +42,7 @@ impl Standard {
                 router
             }
         };
-        Standard { router, health, compression: CompressionRegistry::default().register(Deflate) }
+        Standard { router, health, compression: REGISTRY.clone() }
     }
 
     pub(super) fn router(&self) -> &Router {
@@ -69,7 +69,7 @@ impl Standard {
     }
 }
 
-/// Every file once: services of one package bring the same set.
+/// Every file once: services of one package bring the same set. Traits bring none, one is made for them.
 fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_reflection::ReflectionError> {
     let mut reflector = Reflector::from_descriptor_set_bytes(&[])?;
     let mut seen: Vec<*const u8> = Vec::new();
@@ -79,6 +79,11 @@ fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_
             reflector.add_descriptor_set_bytes(service.descriptor)?;
             seen.push(at);
         }
+    }
+    // Last: what the services bring themselves comes first.
+    let mut traits = services.iter().copied().filter(|service| traits::is_trait(service)).peekable();
+    if traits.peek().is_some() {
+        reflector.add_descriptor_set_bytes(&traits::descriptors(traits))?;
     }
     Ok(reflector)
 }

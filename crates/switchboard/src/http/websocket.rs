@@ -137,7 +137,8 @@ impl Upgrade {
                 accepted(Box::new(WebSocketIo::server(io, input, self.deflate)), BytesMut::new());
             accepted.peer.wire = "native";
             (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-            Connection::new(accepted, native::Server::new(limits, table)).await;
+            let encodings = accepted.shared.compression.encodings();
+            Connection::new(accepted, native::Server::new(limits, table).taking(encodings)).await;
         } else {
             let mut accepted = accepted(io, input);
             accepted.peer.wire = "jsonrpc";

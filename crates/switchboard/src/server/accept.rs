@@ -128,7 +128,8 @@ async fn serve(
             let mut peer = begun.peer;
             peer.wire = "native";
             let settings = resolved.limits.clone();
-            let wire = native::Server::new(settings.wire(), shared.table.clone());
+            let wire = native::Server::new(settings.wire(), shared.table.clone())
+                .taking(shared.compression.encodings());
             let (age, grace) = (settings.connection_age(), settings.drain_timeout());
             let retire = wakes.clone();
             let (io, input) = (begun.io, begun.first);

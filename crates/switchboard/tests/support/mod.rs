@@ -88,6 +88,44 @@ pub struct Probe {
     pub next: Option<Channel>,
 }
 
+/// Bytes, on the wire as a vector of them; written and read in one piece, where builds without optimisation take a
+/// vector element by element.
+pub struct Blob(pub Vec<u8>);
+
+impl serde::Serialize for Blob {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Blob {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Blob, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Blob;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Blob, E> {
+                Ok(Blob(bytes.to_vec()))
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut numbers: A) -> Result<Blob, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = numbers.next_element()? {
+                    bytes.push(byte);
+                }
+                Ok(Blob(bytes))
+            }
+        }
+
+        deserializer.deserialize_bytes(Visitor)
+    }
+}
+
 struct Hanging(Arc<Seen>);
 
 impl Hanging {
@@ -133,7 +171,7 @@ impl Service for Probe {
         match call.method() {
             0 => {
                 let (bytes, cx) = call.into_one()?;
-                let text: Vec<u8> = decode(codec, bytes)?;
+                let Blob(text) = decode(codec, bytes)?;
                 for (name, value) in cx.metadata().iter() {
                     if name.starts_with("x-head") {
                         cx.reply_metadata(name, value.clone())?;
@@ -142,7 +180,7 @@ impl Service for Probe {
                         cx.reply_trailer(name, value.clone())?;
                     }
                 }
-                Ok(Reply::one(encode(&text, codec)?, cx))
+                Ok(Reply::one(encode(&Blob(text), codec)?, cx))
             }
             1 => {
                 let (bytes, _) = call.into_one()?;
@@ -167,12 +205,12 @@ impl Service for Probe {
                 let (bytes, cx) = call.into_one()?;
                 let (count, size): (u32, usize) = decode(codec, bytes)?;
                 let seen = self.seen.clone();
-                Ok(stream_reply(cx, codec, encode::<Vec<u8>>, move |cx, out: Sender<Vec<u8>>| async move {
+                Ok(stream_reply(cx, codec, encode::<Blob>, move |cx, out: Sender<Blob>| async move {
                     let _hanging = Hanging::new(&seen);
                     cx.reply_metadata("x-head", "first")?;
                     for n in 0..count {
                         assert_ne!(count, 666, "a stream that panics");
-                        out.send(vec![n as u8; size]).await?;
+                        out.send(Blob(vec![n as u8; size])).await?;
                     }
                     cx.reply_trailer("x-tail", "last")?;
                     if count == 13 { Err(Status::aborted("13 is unlucky")) } else { Ok(()) }
@@ -267,7 +305,8 @@ pub async fn mirror(channel: &Channel, bytes: Vec<u8>) -> Result<Vec<u8>> {
 }
 
 pub fn count(channel: &Channel, count: u32, size: usize) -> switchboard::ServerStreamCall<Vec<u8>> {
-    channel.server_stream(&COUNT, Codec::Postcard, encode(&(count, size), Codec::Postcard), decode)
+    let bytes = |codec, message| decode(codec, message).map(|Blob(bytes)| bytes);
+    channel.server_stream(&COUNT, Codec::Postcard, encode(&(count, size), Codec::Postcard), bytes)
 }
 
 pub fn sum(channel: &Channel) -> switchboard::ClientStreamCall<u64, u64> {

@@ -62,7 +62,7 @@ async fn roots_of_the_machine_are_trusted_unless_others_are_named() {
 #[cfg(feature = "http")]
 #[tokio::test]
 async fn websockets_verify_as_others_do() {
-    let (running, channel, authority) = served_over_websocket_tls("?compression=deflate").await;
+    let (running, channel, authority) = served_over_websocket_tls("?deflate=true").await;
     let sent = vec![1u8; 100_000];
     assert!(ask::<_, Vec<u8>>(&channel, &ECHO, &sent).await.unwrap() == sent);
     let url = running.url().replace("tls://", "wss://");

@@ -35,7 +35,7 @@ enum Way {
 const CHANNELS: [(&str, &str, &str); 16] = [
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
-    ("native over WebSocket, compressed", "native", "ws?compression=deflate"),
+    ("native over WebSocket, compressed", "native", "ws?deflate=true"),
     ("gRPC", "grpc", "?wire=grpc"),
     ("gRPC with JSON", "grpc", "?wire=grpc&codec=json"),
     ("gRPC-Web", "grpc-web", "?wire=grpc-web"),

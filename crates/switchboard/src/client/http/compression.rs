@@ -1,16 +1,12 @@
 //! Compressed messages: what is announced, made and read.
 
-use crate::{Origin, Result, Status, http::deflate::Deflate};
+use crate::{Origin, Result, Status, compression::REGISTRY};
 use ::http::HeaderValue;
 use bytes::Bytes;
-use connectrpc::{CompressionRegistry, ErrorCode};
-use std::sync::LazyLock;
+use connectrpc::ErrorCode;
 
 /// What replies may be compressed with, where the channel asks for it.
 pub(super) static ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, zstd, deflate");
-
-static ALL: LazyLock<CompressionRegistry> =
-    LazyLock::new(|| CompressionRegistry::default().register(Deflate));
 
 /// A way to make messages smaller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,14 +44,15 @@ impl Compression {
     }
 
     pub(super) fn compress(self, message: &[u8]) -> Result<Bytes> {
-        ALL.compress(self.name(), message)
+        REGISTRY
+            .compress(self.name(), message)
             .map_err(|error| Status::internal(format!("the request could not be compressed: {error}")))
     }
 
     /// # Errors
     /// `ResourceExhausted` for more than `bytes_max` bytes, `Internal` for bytes that are not so compressed.
     pub(super) fn decompress(self, message: Bytes, bytes_max: usize) -> Result<Bytes> {
-        ALL.decompress_with_limit(self.name(), message, bytes_max).map_err(|error| match error.code {
+        REGISTRY.decompress_with_limit(self.name(), message, bytes_max).map_err(|error| match error.code {
             ErrorCode::ResourceExhausted => Status::resource_exhausted(format!(
                 "a reply is over the limit of {bytes_max} bytes once decompressed (message_bytes_max of the receiver)"
             )),

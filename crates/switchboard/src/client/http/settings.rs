@@ -27,18 +27,18 @@ pub(in crate::client) struct Settings {
     pub(in crate::client) dialect: Option<Dialect>,
     version: Option<Version>,
     codec: Option<Codec>,
-    announce: bool,
-    compression: Option<Compression>,
     get: bool,
     /// gRPC-Web in base64.
     text: bool,
     /// Where JSON-RPC is posted to.
     path: Option<String>,
+    /// Messages of WebSockets are compressed, if the server agrees.
+    deflate: bool,
     pub(super) calm: Calm,
 }
 
 impl Settings {
-    /// Sets one of `wire`, `http`, `codec`, `compression`, `get` and `path`.
+    /// Sets one of `wire`, `http`, `codec`, `deflate`, `get` and `path`.
     ///
     /// # Errors
     /// What was expected instead of `value`.
@@ -57,14 +57,8 @@ impl Settings {
             ("codec", "proto") => self.codec = Some(Codec::Proto),
             ("codec", "json") => self.codec = Some(Codec::Json),
             ("codec", _) => return Err("proto or json"),
-            ("compression", "none") => (self.announce, self.compression) = (false, None),
-            ("compression", "replies") => (self.announce, self.compression) = (true, None),
-            ("compression", "deflate") => {
-                (self.announce, self.compression) = (true, Some(Compression::Deflate));
-            }
-            ("compression", "gzip") => (self.announce, self.compression) = (true, Some(Compression::Gzip)),
-            ("compression", "zstd") => (self.announce, self.compression) = (true, Some(Compression::Zstd)),
-            ("compression", _) => return Err("none, replies, deflate, gzip or zstd"),
+            ("deflate", "true") => self.deflate = true,
+            ("deflate", "false") => self.deflate = false,
             ("path", path) if path.starts_with('/') => self.path = Some(path.to_owned()),
             ("path", _) => return Err("a path that begins with a slash"),
             ("get", "true") => self.get = true,
@@ -74,29 +68,31 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether requests are to be compressed by `deflate`.
+    /// Whether messages of WebSockets are to be compressed.
     pub(in crate::client) fn deflates(&self) -> bool {
-        self.compression == Some(Compression::Deflate)
+        self.deflate
     }
 
-    /// Whether the options fit together. The native wire can be compressed `over_websocket`.
+    /// Whether the options fit together, and with the compression of calls.
     ///
     /// # Errors
     /// `InvalidArgument` that names those that do not.
-    pub(in crate::client) fn check(&self, over_websocket: bool) -> Result<()> {
+    pub(in crate::client) fn check(
+        &self,
+        over_websocket: bool,
+        compression: crate::Compression,
+    ) -> Result<()> {
+        use crate::Compression;
         let wrong = |text: &str| Err(Status::invalid_argument(text));
         match self.dialect {
-            None if over_websocket && self.announce && !self.deflates() => {
-                wrong("WebSockets know no other compression than deflate")
-            }
+            _ if self.deflate && !over_websocket => wrong("deflate=true is for ws:// and wss://"),
             None if self.version.is_some()
-                || (self.announce && !over_websocket)
                 || self.get
                 || self.path.is_some()
                 || self.codec == Some(Codec::Json) =>
             {
                 wrong(
-                    "http, codec, compression, get and path are options of HTTP: add wire=grpc, grpc-web, connect or jsonrpc",
+                    "http, codec, get and path are options of HTTP: add wire=grpc, grpc-web, connect or jsonrpc",
                 )
             }
             Some(dialect) if over_websocket && dialect != Dialect::JsonRpc => {
@@ -108,10 +104,10 @@ impl Settings {
             Some(Dialect::JsonRpc) if over_websocket && (self.version.is_some() || self.path.is_some()) => {
                 wrong("http and path are for JSON-RPC by POST; a WebSocket has its path in the address")
             }
-            Some(Dialect::JsonRpc) if over_websocket && self.announce && !self.deflates() => {
-                wrong("WebSockets know no other compression than deflate")
+            Some(Dialect::JsonRpc) if over_websocket && compression != Compression::None => {
+                wrong("JSON-RPC in a WebSocket is compressed by deflate=true")
             }
-            Some(Dialect::JsonRpc) if !over_websocket && self.compression.is_some() => {
+            Some(Dialect::JsonRpc) if ![Compression::None, Compression::Replies].contains(&compression) => {
                 wrong("no server of JSON-RPC takes compressed requests: use compression=replies")
             }
             Some(_) if self.path.is_some() && self.dialect != Some(Dialect::JsonRpc) => {
@@ -161,8 +157,8 @@ impl Settings {
     pub(super) fn terms(&self, dialect: Dialect, limits: &Limits) -> Terms {
         Terms {
             dialect,
-            announce: self.announce,
-            compression: self.compression,
+            announce: false,
+            compression: None,
             get: self.get,
             text: self.text,
             message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
@@ -187,6 +183,20 @@ pub(super) struct Terms {
     pub(super) metadata: MetadataLimits,
 }
 
+impl Terms {
+    /// The same for a call that is compressed so.
+    pub(super) fn compressed(self, compression: crate::Compression) -> Terms {
+        let announce = compression != crate::Compression::None;
+        let compression = match compression {
+            crate::Compression::None | crate::Compression::Replies => None,
+            crate::Compression::Deflate => Some(Compression::Deflate),
+            crate::Compression::Gzip => Some(Compression::Gzip),
+            crate::Compression::Zstd => Some(Compression::Zstd),
+        };
+        Terms { announce, compression, ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,19 +208,23 @@ mod tests {
             for (name, value) in options {
                 settings.set(name, value).unwrap();
             }
-            settings.check(false).map_err(|status| status.message().to_owned())
+            settings.check(false, crate::Compression::None).map_err(|status| status.message().to_owned())
         };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("wire", "connect"), ("http", "1"), ("get", "true"), ("codec", "json")]), Ok(()));
         assert!(check(&[("http", "1")]).unwrap_err().contains("add wire="));
         assert!(check(&[("http", "1"), ("wire", "grpc")]).unwrap_err().contains("needs HTTP/2"));
         assert!(check(&[("wire", "grpc-web"), ("get", "true")]).unwrap_err().contains("wire=connect"));
-        let websocket = |compression| {
+        let json_rpc = |over_websocket, compression| {
             let mut settings = Settings::default();
-            settings.set("compression", compression).unwrap();
-            settings.check(true).is_ok()
+            settings.set("wire", "jsonrpc").unwrap();
+            settings.set("deflate", if over_websocket { "true" } else { "false" }).unwrap();
+            settings.check(over_websocket, compression).is_ok()
         };
-        assert!(websocket("deflate") && websocket("none") && !websocket("gzip") && !websocket("replies"));
+        use crate::Compression;
+        assert!(json_rpc(true, Compression::None) && !json_rpc(true, Compression::Deflate));
+        assert!(json_rpc(false, Compression::Replies) && !json_rpc(false, Compression::Gzip));
+        assert!(check(&[("deflate", "true")]).unwrap_err().contains("ws://"));
         assert_eq!(
             Settings::default().set("wire", "soap"),
             Err("native, grpc, grpc-web, grpc-web-text, connect or jsonrpc")

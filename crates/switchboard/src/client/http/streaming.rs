@@ -57,7 +57,7 @@ impl Conversation {
         let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
         inbound.set_head(head);
         while let Some(message) = replies.next().await? {
-            let mut message = Some(message);
+            let mut message = Some(message.into());
             poll_fn(|cx| inbound.poll_push(cx, &mut message)).await?;
         }
         Ok(replies.end())

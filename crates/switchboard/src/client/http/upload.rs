@@ -33,7 +33,7 @@ impl Requests {
     /// The next message, none at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let message = ready!(self.queue.poll_pop(cx));
-        Poll::Ready(message.map(|message| wrap(&message?, &self.terms)))
+        Poll::Ready(message.map(|message| wrap(&message?.bytes, &self.terms)))
     }
 }
 

@@ -4,6 +4,7 @@ use super::Connection;
 use crate::{
     Call, Cx, Kind, Metadata, Reply, Result, Retry, Status,
     call::{ReplyBody, RequestBody},
+    compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
     stream::Queue,
@@ -16,7 +17,7 @@ use std::{
 };
 use switchboard_wire::{
     MethodId,
-    wire::{CallId, Head, ServerWire},
+    wire::{CallId, Encoding, Head, ServerWire},
 };
 
 /// Ready calls of one method in a row that share a reading of the clock, which costs as much as their dispatch.
@@ -31,25 +32,49 @@ impl<W: ServerWire> Connection<W> {
         let info = self.shared.table.info(head.method);
         match first {
             Some(first) if info.kind == Kind::Unary && !more => {
-                self.begin(id, head, RequestBody::One(first), None);
+                self.begin(id, head, RequestBody::One(first), None, false);
             }
-            first => self.open_stream(id, head, first, more),
+            first => self.open_stream(id, head, first.map(Message::from), more),
         }
     }
 
+    /// The same for a first message that came compressed.
+    #[cold]
+    pub(super) fn open_compressed(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
+        let info = self.shared.table.info(head.method);
+        match first {
+            Some(first) if info.kind == Kind::Unary && !more => {
+                self.begin(id, head, RequestBody::One(first), None, true);
+            }
+            first => {
+                let first = first.map(|bytes| Message { bytes, compressed: true });
+                self.open_stream(id, head, first, more);
+            }
+        }
+    }
+
+    /// What is done with the messages of a call.
+    fn packing(&self, head: &Head) -> Packing {
+        if head.encoding == Encoding::Identity {
+            return Packing::OFF;
+        }
+        let bytes_max = self.shared.table.message_bytes_max(head.method, self.limits.message_bytes_max);
+        self.shared.compression.packing(head.encoding, head.method, bytes_max)
+    }
+
     /// Begins a call with streams, or refuses one that is not what its method takes.
-    fn open_stream(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
+    fn open_stream(&mut self, id: CallId, head: Head, first: Option<Message>, more: bool) {
         let info = self.shared.table.info(head.method);
         let refused = match (info.kind, first) {
             (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _) if head.oneway => {
                 "streams, and only unary calls can be one-way"
             }
             (Kind::ServerStream, Some(first)) if !more => {
-                return self.begin(id, head, RequestBody::One(first), None);
+                return self.begin(id, head, RequestBody::One(first.bytes), None, first.compressed);
             }
             (Kind::Unary | Kind::ServerStream, _) => "takes one request message, sent with the call",
             (Kind::ClientStream | Kind::Bidi, first) => {
-                let queue = Arc::new(Queue::new(0));
+                let queue = Arc::new(Queue::new(0).packing(self.packing(&head)));
                 if let Some(first) = first {
                     queue.push_now(first);
                     if let Some(counts) = &self.peer.counts {
@@ -59,14 +84,21 @@ impl<W: ServerWire> Connection<W> {
                 if !more {
                     queue.finish(Ok(Metadata::new()));
                 }
-                return self.begin(id, head, RequestBody::Many(queue.clone()), Some(queue));
+                return self.begin(id, head, RequestBody::Many(queue.clone()), Some(queue), false);
             }
         };
         let text = format!("{} {refused}", self.shared.table.full_name(head.method));
         self.wire.end(id, Err(&Status::unimplemented(text)), &mut self.out);
     }
 
-    fn begin(&mut self, id: CallId, head: Head, body: RequestBody, inbound: Option<Arc<Queue>>) {
+    fn begin(
+        &mut self,
+        id: CallId,
+        head: Head,
+        body: RequestBody,
+        inbound: Option<Arc<Queue>>,
+        compressed: bool,
+    ) {
         let (service, method) = self.shared.table.place(head.method);
         let info = self.shared.table.info(head.method);
         if let Some(status) = self.over_limit(id) {
@@ -78,7 +110,9 @@ impl<W: ServerWire> Connection<W> {
         }
         let deadline = head.timeout.map(|timeout| began + timeout);
         let service_info = self.shared.table.services()[usize::from(service)];
-        let cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
+        let packing = self.packing(&head);
+        let mut cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
+        cx.set_packing(packing, compressed);
         let call = Call::new(method, head.codec, body, cx);
         let index = self.calls.reserve();
         let shared = &self.shared;
@@ -116,6 +150,10 @@ impl<W: ServerWire> Connection<W> {
             Ok(Err(status)) => {
                 self.calls.release(index);
                 self.end(&parked, Err(&status));
+            }
+            Ok(Ok(Reply { body: ReplyBody::Compressed(item), metadata, trailers })) => {
+                self.calls.release(index);
+                self.succeed(&parked, &metadata, &item, &trailers, true);
             }
             Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
             Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
@@ -208,21 +246,45 @@ impl<W: ServerWire> Connection<W> {
         let Some(parked) = self.take(index) else { return };
         match result {
             Ok(Reply { body: ReplyBody::One(item), metadata, trailers }) => {
-                self.shared.metrics.record(
-                    self.shard,
-                    parked.method,
-                    crate::Code::Ok,
-                    self.now - parked.began,
-                );
-                if let Some(counts) = &self.peer.counts {
-                    counts.ended(1);
-                }
-                if !parked.oneway {
-                    self.reply(parked.id, &metadata, &item, &trailers);
-                }
+                self.succeed(&parked, &metadata, &item, &trailers, false);
+            }
+            Ok(Reply { body: ReplyBody::Compressed(item), metadata, trailers }) => {
+                self.succeed(&parked, &metadata, &item, &trailers, true);
             }
             Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
             Err(status) => self.end(&parked, Err(&status)),
+        }
+    }
+
+    /// Ends a call with its only message.
+    fn succeed(
+        &mut self,
+        call: &Parked,
+        metadata: &Metadata,
+        item: &Bytes,
+        trailers: &Metadata,
+        compressed: bool,
+    ) {
+        self.shared.metrics.record(self.shard, call.method, crate::Code::Ok, self.now - call.began);
+        if let Some(counts) = &self.peer.counts {
+            counts.ended(1);
+        }
+        if call.oneway {
+            return;
+        }
+        if !compressed {
+            return self.reply(call.id, metadata, item, trailers);
+        }
+        if let Some(counts) = &self.peer.counts {
+            counts.sent(1, self.now);
+        }
+        if !metadata.is_empty() {
+            self.wire.head(call.id, metadata, &mut self.out);
+        }
+        let only = trailers.is_empty();
+        self.wire.compressed(call.id, item, only, &mut self.out);
+        if !only {
+            self.wire.end(call.id, Ok(trailers), &mut self.out);
         }
     }
 

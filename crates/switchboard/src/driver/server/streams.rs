@@ -2,11 +2,12 @@
 
 use super::{Connection, FLUSH_BYTES};
 use crate::{
-    Metadata, Result, Status, context,
+    Metadata, Result, Status,
+    compression::Message,
+    context,
     driver::calls::Stage,
     stream::{self, Items, Queue},
 };
-use bytes::Bytes;
 use std::{
     pin::Pin,
     sync::Arc,
@@ -21,14 +22,14 @@ impl<W: ServerWire> Connection<W> {
         self.calls.get_mut(index)?.inbound.clone()
     }
 
-    pub(super) fn item(&mut self, id: CallId, item: Bytes) {
+    pub(super) fn item(&mut self, id: CallId, item: Message) {
         let Some(index) = self.calls.find(id) else { return };
         let Some(parked) = self.calls.get_mut(index) else { return };
         let (method, Some(queue)) = (parked.method, parked.inbound.clone()) else { return };
         let general = self.limits.message_bytes_max;
         let message_max = self.shared.table.message_bytes_max(method, general) as usize;
-        if item.len() > message_max {
-            let status = self.shared.table.too_large(method, item.len() as u32, general);
+        if item.bytes.len() > message_max {
+            let status = self.shared.table.too_large(method, item.bytes.len() as u32, general);
             return self.finish(index, Err(status));
         }
         if let Some(counts) = &self.peer.counts {
@@ -77,12 +78,15 @@ impl<W: ServerWire> Connection<W> {
             match item {
                 Some(Ok(item)) => {
                     if let Some(parked) = self.calls.get_mut(index) {
-                        parked.credit -= stream::weight(&item) as i64;
+                        parked.credit -= stream::weight(&item.bytes) as i64;
                     }
                     if let Some(counts) = &self.peer.counts {
                         counts.sent(1, self.now);
                     }
-                    self.wire.item(id, &item, &mut self.out);
+                    match item.compressed {
+                        false => self.wire.item(id, &item.bytes, &mut self.out),
+                        true => self.wire.compressed(id, &item.bytes, false, &mut self.out),
+                    }
                 }
                 None => return self.end_stream(index, Ok(&items.trailers())),
                 Some(Err(mut status)) => {
@@ -120,7 +124,10 @@ impl<W: ServerWire> Connection<W> {
 }
 
 /// A panic in a streaming handler ends its call, not the connection.
-pub(crate) fn guarded_next(items: Pin<&mut dyn Items>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+pub(crate) fn guarded_next(
+    items: Pin<&mut dyn Items>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Message>>> {
     let next = std::panic::AssertUnwindSafe(|| items.poll_next(cx));
     std::panic::catch_unwind(next)
         .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))))

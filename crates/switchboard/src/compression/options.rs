@@ -1,0 +1,69 @@
+//! What is set for servers, channels and methods.
+
+use super::{BYTES_MIN, Compression, ENCODINGS, Packing};
+use switchboard_wire::{Encoding, Encodings, MethodId};
+
+/// What a server does.
+#[derive(Clone, Debug)]
+pub(crate) struct Serving {
+    /// Compressed messages are taken, and answered in kind.
+    pub(crate) on: bool,
+    pub(crate) bytes_min: u32,
+    /// Methods whose replies are not compressed.
+    pub(crate) plain: Vec<MethodId>,
+}
+
+impl Default for Serving {
+    fn default() -> Serving {
+        Serving { on: true, bytes_min: BYTES_MIN, plain: Vec::new() }
+    }
+}
+
+impl Serving {
+    /// What is taken from callers.
+    pub(crate) fn encodings(&self) -> Encodings {
+        if self.on { ENCODINGS } else { Encodings::NONE }
+    }
+
+    /// What is done with a call that named `encoding`.
+    #[cold]
+    pub(crate) fn packing(&self, encoding: Encoding, method: MethodId, bytes_max: u32) -> Packing {
+        let packs = encoding != Encoding::Identity && !self.plain.contains(&method);
+        Packing { encoding, packs, serves: true, bytes_min: self.bytes_min, bytes_max }
+    }
+}
+
+/// What a channel does.
+#[derive(Clone, Debug)]
+pub(crate) struct Calling {
+    pub(crate) compression: Compression,
+    pub(crate) bytes_min: u32,
+    /// Methods that differ, by their full names.
+    pub(crate) methods: Vec<(String, Compression)>,
+}
+
+impl Default for Calling {
+    fn default() -> Calling {
+        Calling { compression: Compression::None, bytes_min: BYTES_MIN, methods: Vec::new() }
+    }
+}
+
+impl Calling {
+    /// What calls of this method get that do not set their own.
+    #[inline]
+    pub(crate) fn of(&self, method: &str) -> Compression {
+        if self.methods.is_empty() { self.compression } else { self.look_up(method) }
+    }
+
+    #[cold]
+    fn look_up(&self, method: &str) -> Compression {
+        let own = self.methods.iter().rev().find(|(name, _)| name == method);
+        own.map_or(self.compression, |(_, compression)| *compression)
+    }
+
+    /// Whether calls may be compressed without asking for it themselves.
+    pub(crate) fn is_on(&self) -> bool {
+        self.compression != Compression::None
+            || self.methods.iter().any(|(_, compression)| *compression != Compression::None)
+    }
+}

@@ -1,0 +1,196 @@
+//! Descriptors of services that are Rust traits, for reflection: which methods there are, and what they are called
+//! with.
+//!
+//! Traits have no schema of protobuf and do not speak it. What is made here describes their JSON: a message with a
+//! field for each argument, which may be anything, and a reply that may be anything. By the rules of protobuf's JSON
+//! these are exactly the messages that traits take, so tools that list, describe and call with JSON need nothing else.
+//! Those that send protobuf are refused by the service, with a text that says what it speaks.
+
+use buffa::Message;
+use buffa_descriptor::generated::descriptor::{
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
+    FileDescriptorProto, FileDescriptorSet, MessageOptions, MethodDescriptorProto, OneofDescriptorProto,
+    ServiceDescriptorProto, SourceCodeInfo,
+    field_descriptor_proto::{Label, Type},
+    source_code_info::Location,
+};
+use switchboard_wire::{Kind, MethodInfo, Params, ServiceInfo};
+
+/// The folder of these files; `switchboard call` knows by it that a service takes JSON alone.
+const FOLDER: &str = "switchboard/json";
+const STRUCT: &str = "google/protobuf/struct.proto";
+const VALUE: &str = ".google.protobuf.Value";
+const NUMBER_OF_SERVICE: i32 = 6;
+/// A message has no more: field numbers from here on are reserved.
+const ARGUMENTS_MAX: usize = 18_000;
+
+/// Whether the service is made of a trait: that it has no descriptor is true of services written by hand, too.
+pub(super) fn is_trait(service: &ServiceInfo) -> bool {
+    let of_trait =
+        |method: &MethodInfo| method.schema.is_some() || matches!(method.params, Params::Arguments(_));
+    service.descriptor.is_empty() && !service.methods.is_empty() && service.methods.iter().all(of_trait)
+}
+
+/// An encoded `FileDescriptorSet` of these services.
+pub(super) fn descriptors<'a>(services: impl Iterator<Item = &'a ServiceInfo>) -> Vec<u8> {
+    let mut files = vec![values()];
+    files.extend(services.map(file));
+    FileDescriptorSet { file: files, ..Default::default() }.encode_to_vec()
+}
+
+fn file(info: &ServiceInfo) -> FileDescriptorProto {
+    let (package, name) = info.name.rsplit_once('.').unwrap_or(("", info.name));
+    let mut messages = Vec::new();
+    let methods = info.methods.iter().map(|method| {
+        let input = match arguments(method) {
+            None => VALUE.to_owned(),
+            Some(arguments) => {
+                let fields = arguments.iter().zip(1..);
+                let fields = fields.map(|(argument, number)| FieldDescriptorProto {
+                    json_name: some(argument),
+                    ..field(argument, number, VALUE)
+                });
+                let message = format!("{name}{}Arguments", method.name);
+                messages.push(message_of(&message, fields.collect()));
+                if package.is_empty() { format!(".{message}") } else { format!(".{package}.{message}") }
+            }
+        };
+        MethodDescriptorProto {
+            name: some(method.name),
+            input_type: Some(input),
+            output_type: some(VALUE),
+            client_streaming: matches!(method.kind, Kind::Bidi | Kind::ClientStream).then_some(true),
+            server_streaming: matches!(method.kind, Kind::Bidi | Kind::ServerStream).then_some(true),
+            ..Default::default()
+        }
+    });
+    let service =
+        ServiceDescriptorProto { name: some(name), method: methods.collect(), ..Default::default() };
+    let comment = " A Rust trait. It takes JSON, not protobuf: as Connect, HTTP/JSON or JSON-RPC, or with\n \
+                   `switchboard call`. Every argument and reply is a value of its own type.\n";
+    let location = Location {
+        path: vec![NUMBER_OF_SERVICE, 0],
+        span: vec![0, 0, 0],
+        leading_comments: some(comment),
+        ..Default::default()
+    };
+    FileDescriptorProto {
+        name: Some(format!("{FOLDER}/{}.proto", info.name)),
+        package: some(package).filter(|package| !package.is_empty()),
+        dependency: vec![STRUCT.into()],
+        message_type: messages,
+        service: vec![service],
+        source_code_info: SourceCodeInfo { location: vec![location], ..Default::default() }.into(),
+        syntax: some("proto3"),
+        ..Default::default()
+    }
+}
+
+/// The arguments of a method whose message is an object of them, if protobuf can have fields of their names.
+fn arguments(method: &MethodInfo) -> Option<&'static [&'static str]> {
+    let Params::Arguments(names) = method.params else { return None };
+    let is_name = |name: &&str| {
+        !name.is_empty()
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    (names.len() <= ARGUMENTS_MAX && names.iter().all(is_name)).then_some(names)
+}
+
+/// `google/protobuf/struct.proto`, for servers none of whose services brings it.
+fn values() -> FileDescriptorProto {
+    let (structure, list) = (".google.protobuf.Struct", ".google.protobuf.ListValue");
+    let mut entry =
+        message_of("FieldsEntry", vec![scalar("key", 1, Type::TYPE_STRING), field("value", 2, VALUE)]);
+    entry.options = MessageOptions { map_entry: Some(true), ..Default::default() }.into();
+    let mut map =
+        message_of("Struct", vec![repeated(field("fields", 1, ".google.protobuf.Struct.FieldsEntry"))]);
+    map.nested_type.push(entry);
+    let mut null = scalar("null_value", 1, Type::TYPE_ENUM);
+    null.type_name = some(".google.protobuf.NullValue");
+    let mut value = message_of(
+        "Value",
+        vec![
+            null,
+            scalar("number_value", 2, Type::TYPE_DOUBLE),
+            scalar("string_value", 3, Type::TYPE_STRING),
+            scalar("bool_value", 4, Type::TYPE_BOOL),
+            field("struct_value", 5, structure),
+            field("list_value", 6, list),
+        ],
+    );
+    value.field.iter_mut().for_each(|field| field.oneof_index = Some(0));
+    value.oneof_decl.push(OneofDescriptorProto { name: some("kind"), ..Default::default() });
+    let zero = EnumValueDescriptorProto { name: some("NULL_VALUE"), number: Some(0), ..Default::default() };
+    let null = EnumDescriptorProto { name: some("NullValue"), value: vec![zero], ..Default::default() };
+    FileDescriptorProto {
+        name: some(STRUCT),
+        package: some("google.protobuf"),
+        message_type: vec![map, value, message_of("ListValue", vec![repeated(field("values", 1, VALUE))])],
+        enum_type: vec![null],
+        syntax: some("proto3"),
+        ..Default::default()
+    }
+}
+
+fn message_of(name: &str, field: Vec<FieldDescriptorProto>) -> DescriptorProto {
+    DescriptorProto { name: some(name), field, ..Default::default() }
+}
+
+fn field(name: &str, number: i32, message: &str) -> FieldDescriptorProto {
+    FieldDescriptorProto { type_name: some(message), ..scalar(name, number, Type::TYPE_MESSAGE) }
+}
+
+fn scalar(name: &str, number: i32, kind: Type) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        name: some(name),
+        number: Some(number),
+        label: Some(Label::LABEL_OPTIONAL),
+        r#type: Some(kind),
+        ..Default::default()
+    }
+}
+
+fn repeated(field: FieldDescriptorProto) -> FieldDescriptorProto {
+    FieldDescriptorProto { label: Some(Label::LABEL_REPEATED), ..field }
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use buffa_descriptor::DescriptorPool;
+
+    static CALC: ServiceInfo = ServiceInfo {
+        name: "calc.v1.Calc",
+        methods: &[
+            MethodInfo::new("Add", Kind::Unary).params(Params::Arguments(&["a", "the_other"])).schema(1),
+            MethodInfo::new("Sum", Kind::ClientStream).schema(2),
+            MethodInfo::new("Odd", Kind::ServerStream).params(Params::Arguments(&["zahl_ä"])).schema(3),
+        ],
+        descriptor: &[],
+    };
+    static BY_HAND: ServiceInfo =
+        ServiceInfo { name: "Hand", methods: &[MethodInfo::new("Do", Kind::Unary)], descriptor: &[] };
+
+    #[test]
+    fn trait_is_described_by_its_arguments() {
+        assert!(is_trait(&CALC) && !is_trait(&BY_HAND));
+        let bytes = descriptors([&CALC].into_iter());
+        let pool = DescriptorPool::decode(&bytes).expect("a descriptor set that fits together");
+        assert_eq!(pool.services().len(), 1);
+        let set = FileDescriptorSet::decode_from_slice(&bytes).expect("a set");
+        let file = &set.file[1];
+        assert_eq!(file.name.as_deref(), Some("switchboard/json/calc.v1.Calc.proto"));
+        let inputs: Vec<_> =
+            file.service[0].method.iter().map(|method| method.input_type.as_deref().expect("one")).collect();
+        // What streams in is a message of its own, and names that protobuf has no letters for are left out.
+        assert_eq!(inputs, [".calc.v1.CalcAddArguments", VALUE, VALUE]);
+        let names: Vec<_> =
+            file.message_type[0].field.iter().map(|field| field.json_name.as_deref()).collect();
+        assert_eq!(names, [Some("a"), Some("the_other")]);
+    }
+}
