@@ -77,9 +77,9 @@ impl Channel {
     /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
     /// services are written (traits always are, on HTTP). `compression=gzip`, `zstd` or `deflate` compresses requests
     /// and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without side
-    /// effects by GET on Connect. Addresses of WebSockets take `compression=deflate`: messages are compressed if the server
-    /// agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
-    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
+    /// effects by GET on Connect. Addresses of WebSockets take `compression=deflate`: messages are compressed if the
+    /// server agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a
+    /// WebSocket (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.
