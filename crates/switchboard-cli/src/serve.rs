@@ -32,8 +32,8 @@ pub(crate) struct ServeArgs {
     /// port may always. May be given several times.
     #[arg(long, value_name = "ORIGIN")]
     websocket_origin: Vec<String>,
-    /// Compress the messages of WebSockets whose callers offer it; off because the sizes then tell something about their
-    /// content.
+    /// Compress the messages of WebSockets whose callers offer it; off because the sizes then tell something about
+    /// their content.
     #[arg(long)]
     websocket_deflate: bool,
     /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 use switchboard_wire::{
     Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, SchemaId, ServiceInfo, Status,
     native::{Client, Open, Server},
-    wire::{Codec, Encoding, Encodings, ServerEvent, ServerWire},
+    wire::{Codec, Encoding, ServerEvent, ServerWire},
 };
 
 static GREETER: ServiceInfo = ServiceInfo {

@@ -349,9 +349,9 @@ impl Cx {
         cell
     }
 
-    /// To be called before the handler gets this context, on the thread that polls it: should the handler fail, what it
-    /// had added to its reply is [added to its status](with_left). The context is gone by then; no cell outlives it, since
-    /// the usual call needs none.
+    /// To be called before the handler gets this context, on the thread that polls it: should the handler fail, what
+    /// it had added to its reply is [added to its status](with_left). The context is gone by then; no cell outlives
+    /// it, since the usual call needs none.
     pub(crate) fn keep_reply(&mut self) -> u64 {
         let Place::Here(cell) = &mut self.context_mut().reply else { return 0 };
         cell.number = NEXT.get() + 1;

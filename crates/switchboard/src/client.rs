@@ -75,13 +75,15 @@ impl Channel {
     /// `tcp://10.0.0.1:8080,10.0.0.2:8080?connections=4&timeout=500ms`, or with TLS
     /// `tls://a.example:8443?ca=ca.pem`.
     ///
-    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `connect` or `jsonrpc` says otherwise; `http://`
-    /// means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and `codec=json` how protobuf
-    /// services are written (traits always are, on HTTP). On all wires `compression=gzip`, `zstd` or `deflate` compresses
-    /// requests and lets replies be compressed, `compression=replies` only the latter. `get=true` calls methods without
-    /// side effects by GET on Connect. Addresses of WebSockets take `deflate=true`: what goes through is compressed if the
-    /// server agrees (`Server::websocket_deflate`). JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a
-    /// WebSocket (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
+    /// The server speaks the native wire unless `wire=grpc`, `grpc-web`, `grpc-web-text`, `connect` or `jsonrpc` says
+    /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and
+    /// `codec=json` how protobuf services are written (traits always are, on HTTP). `get=true` calls methods without
+    /// side effects by GET on Connect. JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
+    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
+    ///
+    /// On all wires but JSON-RPC `compression=gzip`, `zstd` or `deflate` compresses requests and lets replies be
+    /// compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as well: what goes through is
+    /// compressed if the server agrees (`Server::websocket_deflate`).
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

@@ -219,10 +219,10 @@ impl Server {
 
     /// Compresses the messages of WebSockets whose callers offer it (RFC 7692), both ways; browsers always do.
     ///
-    /// Off unless asked for: it costs time, some 50 KiB for each connection on which a compressed message is arriving and
-    /// 300 KiB a thread, and the sizes of messages tell something about their content where secrets travel beside what an
-    /// attacker may choose. No side keeps its window between messages. Limits hold for what messages are when they are
-    /// not compressed; short ones never are.
+    /// Off unless asked for: it costs time, some 50 KiB for each connection on which a compressed message is arriving
+    /// and 300 KiB a thread, and the sizes of messages tell something about their content where secrets travel beside
+    /// what an attacker may choose. No side keeps its window between messages. Limits hold for what messages are when
+    /// they are not compressed; short ones never are.
     #[cfg(feature = "http")]
     pub fn websocket_deflate(mut self) -> Server {
         self.websockets.deflate = true;

@@ -46,8 +46,8 @@ impl Deflate {
         Some((Deflate { window_bits: wanted.server_max_window_bits.unwrap_or(WINDOW_BITS_MAX) }, answer))
     }
 
-    /// What a client makes of the headers `Sec-WebSocket-Extensions` of the answer to its offer; none if the server goes
-    /// without compression.
+    /// What a client makes of the headers `Sec-WebSocket-Extensions` of the answer to its offer; none if the server
+    /// goes without compression.
     ///
     /// # Errors
     /// An answer that does not fit the offer.

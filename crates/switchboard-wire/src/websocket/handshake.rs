@@ -67,7 +67,8 @@ impl Handshake {
         };
         format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {protocol}\r\n{extensions}\r\n"
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Protocol: {protocol}\r\n{extensions}\r\n"
         )
     }
 

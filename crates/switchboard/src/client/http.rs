@@ -59,7 +59,7 @@ use upload::{Requests, Upload};
 pub(super) struct Http {
     pool: Pool<Link>,
     /// Instead of that for JSON-RPC in WebSockets.
-    texts: Option<Pool<Texts>>,
+    texts: Option<Box<Pool<Texts>>>,
     terms: Terms,
 }
 
@@ -67,7 +67,8 @@ impl Http {
     pub(super) fn new(addresses: Vec<Address>, dialect: Dialect, options: Options, way: Weak<Way>) -> Http {
         let terms = options.http.terms(dialect, &options.limits);
         let over_websocket = options.dialling.texts;
-        let texts = over_websocket.then(|| Pool::new(addresses.clone(), options.clone(), way.clone()));
+        let texts =
+            over_websocket.then(|| Box::new(Pool::new(addresses.clone(), options.clone(), way.clone())));
         Http { pool: Pool::new(addresses, options, way), texts, terms }
     }
 

@@ -1,7 +1,8 @@
 //! A pipe inside the messages of a WebSocket, for wires that care for no message boundaries.
 //!
-//! What is written becomes one message per write, binary for the native wire and text for JSON-RPC; what arrives is read on as if there were no messages. PING is
-//! answered, the peer's CLOSE is the end of the bytes, and shutting down sends our own and waits for the peer's.
+//! What is written becomes one message per write, binary for the native wire and text for JSON-RPC; what arrives is
+//! read on as if there were no messages. PING is answered, the peer's CLOSE is the end of the bytes, and shutting down
+//! sends our own and waits for the peer's.
 
 use super::{BUFFER_BYTES, Io, lend, take_back};
 use bytes::{Buf, BytesMut};
@@ -14,7 +15,7 @@ use std::{
 };
 use switchboard_wire::{
     Input, Outbox,
-    websocket::{Deflate, Event, Handshake, Kind, Limits, Role, WebSocket, close},
+    websocket::{Event, Handshake, Kind, Limits, Role, WebSocket, close},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -51,7 +52,11 @@ pub(crate) struct WebSocketIo {
 impl WebSocketIo {
     #[cfg(feature = "http")]
     /// The server's side; `input` are the first bytes behind the handshake.
-    pub(crate) fn server(io: Box<dyn Io>, input: BytesMut, deflate: Option<Deflate>) -> WebSocketIo {
+    pub(crate) fn server(
+        io: Box<dyn Io>,
+        input: BytesMut,
+        deflate: Option<switchboard_wire::websocket::Deflate>,
+    ) -> WebSocketIo {
         let machine = WebSocket::new(Role::Server, LIMITS).with_deflate(deflate);
         WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
     }

@@ -1,4 +1,4 @@
-//! JSON-RPC by POST: one request, one answer. How it is spoken on a connection of its own is in [`texts`](super::texts).
+//! JSON-RPC by POST: one request, one answer. [`texts`](super::texts) speaks it in a WebSocket.
 
 use super::{
     codes,
