@@ -59,7 +59,7 @@ impl fmt::Display for Codec {
 
 /// How the bytes of a message are compressed; the numbers are those of the native wire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
+#[repr(usize)]
 pub enum Encoding {
     /// Not at all.
     Identity = 0,

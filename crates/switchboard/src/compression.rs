@@ -33,6 +33,8 @@ pub(crate) const ENCODINGS: Encodings = if cfg!(feature = "http") { Encodings::A
 /// the request; see [`Server::compression`](crate::Server::compression) for the other side.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
+// A word, as every part of a call that is moved.
+#[repr(usize)]
 pub enum Compression {
     /// Nothing is compressed.
     #[default]

@@ -38,8 +38,7 @@ call_options!(UnaryCall<R>, raw.begin);
 impl<R> UnaryCall<R> {
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
-        let packing = Packing::OFF;
-        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false, packing }, decode }
+        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false, packing: None }, decode }
     }
 }
 
@@ -74,7 +73,7 @@ impl<R> Future for UnaryCall<R> {
             return Poll::Ready(Ok(Response::plain(message)));
         }
         let Answer { item, head, trailers } = std::task::ready!(raw.poll(cx))?;
-        let item = raw.packing.unpack(item)?;
+        let item = raw.packing.as_deref().unwrap_or(&Packing::OFF).unpack(item)?;
         check_reply(&item, raw.begin.reply_bytes_max)?;
         let message = decode(raw.begin.codec, item)?;
         Poll::Ready(Ok(Response { message, metadata: head, trailers }))
@@ -92,7 +91,8 @@ struct Raw {
     /// The call was handed on once already.
     moved_on: bool,
     /// What was agreed on when it was sent.
-    packing: Packing,
+    /// How the messages of the call are compressed, if they are; a word, since calls are moved.
+    packing: Option<Box<Packing>>,
 }
 
 enum Stage {
@@ -139,7 +139,7 @@ impl Raw {
                 }
                 Stage::Connecting(sent) => {
                     let (sent, packing) = std::task::ready!(sent.as_mut().poll(cx))?;
-                    self.packing = packing;
+                    self.packing = Some(Box::new(packing));
                     self.stage = Stage::Waiting(sent);
                 }
                 Stage::Waiting(sent) => {
@@ -170,7 +170,7 @@ impl Raw {
             } else {
                 let sent = self.begin.send_packed(connection, request, cx.waker());
                 sent.map(|(id, packing)| {
-                    self.packing = packing;
+                    self.packing = Some(Box::new(packing));
                     id
                 })
             };
