@@ -82,8 +82,8 @@ impl Channel {
     /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
     ///
     /// On all wires but JSON-RPC `compression=gzip`, `zstd` or `deflate` compresses requests and lets replies be
-    /// compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as well: what goes
-    /// through is compressed if the server agrees (`Server::websocket_deflate`).
+    /// compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as well: what
+    /// goes through is compressed if the server agrees (`Server::websocket_deflate`).
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

@@ -308,7 +308,7 @@ async fn direct_calls_have_the_limit_of_messages_too() {
 async fn a_method_with_an_index_of_none_is_refused_and_not_a_panic() {
     use switchboard::{ClientMethod, Codec, ServiceInfo};
     static NONE: ServiceInfo = ServiceInfo { name: "test.Probe", methods: &[], descriptor: &[] };
-    static METHOD: ClientMethod = ClientMethod { service: &NONE, index: 7, path: "test.Probe/Nowhere" };
+    static METHOD: ClientMethod = ClientMethod { service: &NONE, index: 99, path: "test.Probe/Nowhere" };
     let (running, native, _) = served("tcp://127.0.0.1:0").await;
     for options in ["", "?wire=grpc", "?wire=grpc-web-text", "?wire=connect&get=true", "?wire=jsonrpc"] {
         let channel = Channel::connect(&format!("{}{options}", running.url())).await.unwrap();
@@ -316,13 +316,14 @@ async fn a_method_with_an_index_of_none_is_refused_and_not_a_panic() {
             let request = || Ok(bytes::Bytes::from_static(b"{}"));
             let called = channel.unary(&METHOD, Codec::Json, request(), |_, bytes| Ok(bytes)).await;
             let codes = [Code::Internal, Code::Unimplemented];
-            assert!(codes.contains(&called.unwrap_err().code()), "{options}");
+            let status = called.unwrap_err();
+            assert!(codes.contains(&status.code()), "{options}: {status}");
             let called = channel.server_stream(&METHOD, Codec::Json, request(), |_, bytes| Ok(bytes)).await;
             let ended = match called {
                 Ok(mut replies) => replies.next().await.unwrap_err(),
                 Err(status) => status,
             };
-            assert!(codes.contains(&ended.code()), "{options}");
+            assert!(codes.contains(&ended.code()), "{options}: {ended}");
         }
     }
 }
