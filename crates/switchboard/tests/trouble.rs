@@ -158,7 +158,7 @@ async fn unknown_names_numbers_and_codecs_are_named() {
     let (code, text) = raw.expect().await.status();
     assert!(code == Code::Internal && text.contains("method number 900"), "{text}");
     for (codec, expected) in
-        [(1, "Vec cannot be read or written as proto"), (9, "codec number 9"), (0, "codec number 0")]
+        [(1, "Blob cannot be read or written as proto"), (9, "codec number 9"), (0, "codec number 0")]
     {
         raw.send(&frame(CALL, WHOLE, 0, 3, &call_body(0, codec, &[], &[1, 2]))).await;
         let (code, text) = raw.expect().await.status();
