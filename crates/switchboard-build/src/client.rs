@@ -79,6 +79,7 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
     };
     // By value or by reference: who calls with the same message again need not clone it.
     let encoded = quote!(#proto::encode::<#request>(request.borrow(), self.codec));
+    let payload = quote!(#proto::encode_payload::<#request>(request.borrow(), self.codec));
     let argument = quote!(request: impl ::core::borrow::Borrow<#request>);
     match method.kind {
         Kind::Unary if method.oneway => quote! {
@@ -92,7 +93,7 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::UnaryCall<#reply> {
                 #name
-                self.channel.unary(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
+                self.channel.unary(&METHOD, self.codec, #payload, #proto::decode::<#reply>)
             }
         },
         Kind::ServerStream => quote! {

@@ -161,7 +161,7 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
     let encode = if method.encoded {
         quote!(reply.into_reply(codec)?)
     } else {
-        quote!(#proto::encode(&reply, codec)?)
+        quote!(#proto::encode_payload(&reply, codec)?)
     };
     match method.kind {
         Kind::Unary => {

@@ -295,6 +295,11 @@ pub trait ServerWire: Send {
     /// Ends a call with its only message.
     fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
 
+    /// Ends a call with its only message, which is large and not in one piece.
+    fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
+        self.reply(id, &parts.concat().into(), out);
+    }
+
     /// Sends reply metadata; at most once a call, before any message.
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
 

@@ -91,6 +91,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
         more,
         encoding: Encoding::Identity,
         compressed: false,
+        rest: &[],
     };
     let ada = Bytes::from_static(b"\x0A\x03Ada");
     client.open(1, open(&metadata, 0, false), Some(&ada), &mut out).expect("valid");

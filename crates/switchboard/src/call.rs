@@ -1,7 +1,10 @@
 //! A call as layers and services see it: untyped, the same for every wire.
 
+#[cfg(feature = "proto")]
+use crate::codec::PARTS_FROM;
 use crate::{
-    Codec, Metadata, Result, Status,
+    Codec, Metadata, Payload, Result, Status,
+    codec::{Form, Parts},
     compression::{Message, Packing},
     stream::{Items, Queue},
 };
@@ -48,6 +51,8 @@ pub(crate) enum ReplyBody {
     Compressed(Bytes),
     /// The only one.
     One(Bytes),
+    /// The only one, which is large, in several parts.
+    Parts(Box<Parts>),
     /// As they are made.
     Many(Pin<Box<dyn Items>>),
 }
@@ -67,6 +72,9 @@ struct Context {
     method: &'static MethodInfo,
     deadline: Option<Instant>,
     metadata: Metadata,
+    /// The request message, if it is large: a reply may share parts of it.
+    #[cfg(feature = "proto")]
+    request: Option<Bytes>,
     reply: Place,
 }
 
@@ -180,8 +188,12 @@ impl Call {
     pub fn into_one(self) -> Result<(Bytes, Cx)> {
         match self.body {
             RequestBody::One(bytes) => {
-                let compressed = self.cx.context().compressed;
-                Ok((self.cx.packing().unpack(Message { bytes, compressed })?, self.cx))
+                let cx = self.cx;
+                let compressed = cx.context().compressed;
+                let bytes = cx.packing().unpack(Message { bytes, compressed })?;
+                #[cfg(feature = "proto")]
+                let cx = cx.with_request(&bytes);
+                Ok((bytes, cx))
             }
             RequestBody::Many(_) => Err(Status::internal("a stream of requests where one message belongs")),
         }
@@ -206,12 +218,26 @@ pub struct RawReceiver(pub(crate) Arc<Queue>);
 impl Reply {
     /// A reply of one message, with the metadata that the handler added to `cx`.
     #[inline]
-    pub fn one(message: Bytes, mut cx: Cx) -> Reply {
+    pub fn one(message: impl Into<Payload>, mut cx: Cx) -> Reply {
+        let message = message.into();
         let context = cx.context_mut();
         let packing = context.packing;
         let ReplyMetadata { head, trailers } = context.reply.take();
-        let body = if packing.packs() { compressed(packing, message) } else { ReplyBody::One(message) };
+        let body = match message.0 {
+            Form::One(message) if !packing.packs() => ReplyBody::One(message),
+            Form::Parts(parts) if !packing.packs() => ReplyBody::Parts(parts),
+            form => compressed(packing, Payload(form).into_whole()),
+        };
         Reply { metadata: head, trailers, body }
+    }
+
+    /// The same reply with its only message in one piece.
+    pub(crate) fn joined(self) -> Reply {
+        let body = match self.body {
+            ReplyBody::Parts(parts) => ReplyBody::One(parts.whole().clone()),
+            body => body,
+        };
+        Reply { body, ..self }
     }
 
     /// A reply of a stream of messages.
@@ -256,6 +282,8 @@ impl Cx {
             method,
             deadline,
             metadata,
+            #[cfg(feature = "proto")]
+            request: None,
             reply: Place::default(),
         })))
     }
@@ -266,6 +294,21 @@ impl Cx {
         let context = self.context_mut();
         context.packing = packing;
         context.compressed = compressed;
+    }
+
+    #[cfg(feature = "proto")]
+    #[inline]
+    fn with_request(mut self, request: &Bytes) -> Cx {
+        if request.len() >= PARTS_FROM {
+            self.context_mut().request = Some(request.clone());
+        }
+        self
+    }
+
+    /// The request message if it is large.
+    #[cfg(feature = "proto")]
+    pub(crate) fn request(&self) -> Option<Bytes> {
+        self.context().request.clone()
     }
 
     /// How the messages of the reply are compressed.
@@ -375,6 +418,10 @@ impl Drop for Cx {
     fn drop(&mut self) {
         let Some(mut context) = self.0.take() else { return };
         context.metadata = Metadata::new();
+        #[cfg(feature = "proto")]
+        {
+            context.request = None;
+        }
         context.reply.clear();
         // A thread that ends keeps nothing any more.
         let _ = CONTEXTS.try_with(|contexts| {
@@ -487,6 +534,7 @@ impl fmt::Debug for Reply {
         let body = match &self.body {
             ReplyBody::Compressed(message) => format!("Compressed({} bytes)", message.len()),
             ReplyBody::One(message) => format!("One({} bytes)", message.len()),
+            ReplyBody::Parts(parts) => format!("Parts({})", parts.parts().len()),
             ReplyBody::Many(_) => "Many".to_owned(),
         };
         f.debug_struct("Reply")

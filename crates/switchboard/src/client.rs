@@ -17,7 +17,8 @@ pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
 use crate::{
-    Codec, Compression, Kind, Limit, Limits, Metadata, Result, Service, Status, context, limits::Source,
+    Codec, Compression, Kind, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
+    limits::Source,
 };
 use bytes::Bytes;
 use std::{
@@ -134,10 +135,10 @@ impl Channel {
         &self,
         method: &'static ClientMethod,
         codec: Codec,
-        request: Result<Bytes>,
+        request: Result<impl Into<Payload>>,
         decode: fn(Codec, Bytes) -> Result<R>,
     ) -> UnaryCall<R> {
-        UnaryCall::new(self.begin(method, codec), request, decode)
+        UnaryCall::new(self.begin(method, codec), request.map(Into::into), decode)
     }
 
     /// Begins a one-way call; for generated code.

@@ -35,6 +35,7 @@ pub use client::{
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
+pub use codec::Payload;
 pub use compression::Compression;
 pub use error::Error;
 #[cfg(feature = "http")]

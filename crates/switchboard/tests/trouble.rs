@@ -181,7 +181,7 @@ async fn unknown_names_numbers_and_codecs_are_named() {
 #[tokio::test]
 async fn wrong_codec_of_a_channel_is_named() {
     let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
-    let call = channel.unary(&ECHO, Codec::Proto, Ok(vec![1u8].into()), |_, bytes| Ok(bytes));
+    let call = channel.unary(&ECHO, Codec::Proto, Ok(vec![1u8]), |_, bytes| Ok(bytes));
     let status = call.await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     assert!(status.message().contains("proto"), "{status}");

@@ -154,8 +154,27 @@ impl Pair {
         let encoding = [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Deflate]
             [usize::from(choices.byte()) % 4];
         let compressed = choices.one_in(4);
-        let open = Open { method, codec, timeout, metadata: &metadata, oneway, more, encoding, compressed };
-        if self.client.open(id, open, first.as_ref(), &mut self.to_server.out).is_err() {
+        // In two parts, often: that is of no consequence for who reads it.
+        let mut rest = Vec::new();
+        let start = first.clone().map(|mut start| {
+            if choices.one_in(2) {
+                rest.push(start.split_off(start.len() / 2));
+            }
+            start
+        });
+        let (metadata_sent, rest) = (&metadata, &rest[..]);
+        let open = Open {
+            method,
+            codec,
+            timeout,
+            metadata: metadata_sent,
+            oneway,
+            more,
+            encoding,
+            compressed,
+            rest,
+        };
+        if self.client.open(id, open, start.as_ref(), &mut self.to_server.out).is_err() {
             return;
         }
         let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
@@ -185,6 +204,10 @@ impl Pair {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
                 match compressed {
                     true => self.server.compressed(id, &item, true, out),
+                    false if choices.one_in(2) => {
+                        let parts = [item.slice(..item.len() / 3), item.slice(item.len() / 3..)];
+                        self.server.reply_parts(id, &parts, out);
+                    }
                     false => self.server.reply(id, &item, out),
                 }
                 self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item, compressed });

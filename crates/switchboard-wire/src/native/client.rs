@@ -41,6 +41,8 @@ pub struct Open<'a> {
     pub encoding: Encoding,
     /// Whether the first message is compressed.
     pub compressed: bool,
+    /// What the first message goes on with, if it is large and not in one piece.
+    pub rest: &'a [Bytes],
 }
 
 impl Client {
@@ -81,7 +83,7 @@ impl Client {
                 self.limits.metadata_bytes_max
             )));
         }
-        let message_len = first.map_or(0, Bytes::len);
+        let message_len = first.map_or(0, Bytes::len) + open.rest.iter().map(Bytes::len).sum::<usize>();
         self.check_size(message_len)?;
         let mut flags = 0;
         flags |= if open.more { 0 } else { flag::END };
@@ -107,6 +109,7 @@ impl Client {
                 }
             }
         }
+        open.rest.iter().for_each(|part| out.put(part));
         Ok(())
     }
 

@@ -130,6 +130,9 @@ impl Default for PeerSettings {
     }
 }
 
+/// With so many bytes of a frame at hand room is made for all of it.
+const ROOM_FROM: usize = 32 << 10;
+
 /// Cuts the input into frames; frames that are not wanted are stepped over without being gathered.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
@@ -184,10 +187,10 @@ impl Framer {
             return Ok(Next::TooLarge(header));
         }
         if input.len() < HEADER_LEN + header.len as usize {
-            // Room for the rest at once, but never for more than has been proven to come: at most as much
-            // again as is there, and a first step that small messages never exceed.
+            // Room for the rest at once, so that nothing is copied as it grows, but only when a large part of a buffer
+            // has come: a header alone costs its sender nothing. Memory that nobody has written to is none yet.
             let missing = HEADER_LEN + header.len as usize - input.len();
-            let step = missing.min(input.len().max(64 << 10));
+            let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
             input.buffer().reserve(step);
             return Ok(Next::Wait);
         }

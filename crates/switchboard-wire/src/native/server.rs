@@ -340,6 +340,12 @@ impl ServerWire for Server {
         out.put_with(&header.bytes(), item);
     }
 
+    fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
+        let len = parts.iter().map(Bytes::len).sum::<usize>() as u32;
+        Header { len, kind: kind::REPLY, flags: flag::END, aux: 0, id }.put(out.tail());
+        parts.iter().for_each(|part| out.put(part));
+    }
+
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox) {
         let tail = out.tail();
         Header { len: metadata.encoded_len() as u32, kind: kind::HEAD, flags: 0, aux: 0, id }.put(tail);

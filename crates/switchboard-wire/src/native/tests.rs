@@ -54,6 +54,7 @@ impl Pair {
             more: false,
             encoding: Encoding::Identity,
             compressed: false,
+            rest: &[],
         }
     }
 

@@ -88,6 +88,8 @@ pub(super) struct Request<'a> {
     pub(super) encoding: Encoding,
     /// Whether its first message is compressed.
     pub(super) compressed: bool,
+    /// What its first message goes on with, if it is not in one piece.
+    pub(super) rest: &'a [Bytes],
 }
 
 impl Connection {
@@ -174,6 +176,19 @@ impl Connection {
     pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
         let mut inner = self.lock();
         inner.open(request, Some(message), false, false, || State::Waiting(waker.clone()))
+    }
+
+    /// Sends a unary call, whose message is large and comes in several parts.
+    #[cold]
+    pub(super) fn unary_parts(
+        &self,
+        request: &Request<'_>,
+        parts: &[Bytes],
+        waker: &Waker,
+    ) -> Result<CallId> {
+        let mut inner = self.lock();
+        let (first, rest) = parts.split_first().map_or((None, parts), |(first, rest)| (Some(first), rest));
+        inner.open(&Request { rest, ..*request }, first, false, false, || State::Waiting(waker.clone()))
     }
 
     /// Sends a one-way call.
@@ -286,8 +301,8 @@ impl Inner {
         let method = self.number_of(request.method)?;
         let id = self.calls.insert(state());
         let (codec, timeout) = (request.codec, request.timeout);
-        let Request { metadata, encoding, compressed, .. } = *request;
-        let open = Open { method, codec, timeout, metadata, oneway, more, encoding, compressed };
+        let Request { metadata, encoding, compressed, rest, .. } = *request;
+        let open = Open { method, codec, timeout, metadata, oneway, more, encoding, compressed, rest };
         if let Err(status) = self.wire.open(id, open, message, &mut self.out) {
             self.calls.remove(id);
             return Err(status);

@@ -66,7 +66,7 @@ impl Local {
         async move {
             let mut called = called?;
             let called = poll_fn(move |cx| context::scope(deadline, || called.as_mut().poll(cx)));
-            let reply = within(deadline, called).await?;
+            let reply = within(deadline, called).await?.joined();
             match &reply.body {
                 ReplyBody::One(message) if message.len() > max => {
                     Err(too_large("a reply", message.len(), max))
@@ -101,7 +101,9 @@ pub(super) fn pump(
             return Ok(());
         }
         // Nobody asked for it: messages of this process have no wire.
-        ReplyBody::Compressed(_) => return Err(Status::internal("a compressed reply inside the process")),
+        ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
+            return Err(Status::internal("a reply inside the process that was prepared for a wire"));
+        }
         ReplyBody::Many(items) => items,
     };
     if tokio::runtime::Handle::try_current().is_err() {

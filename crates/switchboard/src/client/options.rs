@@ -281,9 +281,9 @@ impl ChannelBuilder {
                 self.options.http.set(name, value).map_err(wrong)?;
             }
             #[cfg(not(feature = "http"))]
-            "compression" if self.url.starts_with("ws") => match value {
-                "none" | "deflate" => self.options.dialling.deflate = value == "deflate",
-                _ => return Err(wrong("none or deflate")),
+            "deflate" => match value {
+                "true" | "false" => self.options.dialling.deflate = value == "true",
+                _ => return Err(wrong("true or false")),
             },
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}

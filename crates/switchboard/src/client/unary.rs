@@ -6,8 +6,9 @@ use super::{
     connection::{Connection, Request},
 };
 use crate::{
-    Codec, Compression, Metadata, Reply, Result, Status,
+    Codec, Compression, Metadata, Payload, Reply, Result, Status,
     call::{ReplyBody, RequestBody},
+    codec::Form,
     compression::{Message, Packing},
     stream::check_reply,
 };
@@ -37,7 +38,7 @@ call_options!(UnaryCall<R>, raw.begin);
 
 impl<R> UnaryCall<R> {
     #[inline]
-    pub(super) fn new(begin: Begin, request: Result<Bytes>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
+    pub(super) fn new(begin: Begin, request: Result<Payload>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
         UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false, packing: None }, decode }
     }
 }
@@ -86,11 +87,10 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 struct Raw {
     begin: Begin,
     /// What is to be sent.
-    request: Result<Bytes>,
+    request: Result<Payload>,
     stage: Stage,
     /// The call was handed on once already.
     moved_on: bool,
-    /// What was agreed on when it was sent.
     /// How the messages of the call are compressed, if they are; a word, since calls are moved.
     packing: Option<Box<Packing>>,
 }
@@ -162,7 +162,13 @@ impl Raw {
     /// Sends the call if there is a connection, else begins to wait for one; true once it is sent.
     #[inline(always)]
     fn begin(&mut self, cx: &Context<'_>) -> Result<bool> {
-        if let (Target::Connection(connection), Ok(request), None) =
+        if let (Target::Connection(connection), Ok(Payload(Form::Parts(parts))), None, Compression::None) =
+            (&self.begin.target, &self.request, &self.begin.mistake, self.begin.compression)
+        {
+            let sent = connection.unary_parts(&self.begin.request(), parts.parts(), cx.waker());
+            return self.sent(sent);
+        }
+        if let (Target::Connection(connection), Ok(Payload(Form::One(request))), None) =
             (&self.begin.target, &self.request, &self.begin.mistake)
         {
             let sent = if self.begin.compression == Compression::None {
@@ -174,19 +180,7 @@ impl Raw {
                     id
                 })
             };
-            let Target::Connection(connection) = mem::replace(&mut self.begin.target, Target::Nowhere) else {
-                unreachable!("matched above")
-            };
-            match sent {
-                Ok(id) => {
-                    // Its memory is for the next one, while it is still in the cache.
-                    self.request = Ok(Bytes::new());
-                    self.stage = Stage::Waiting(Sent { connection, id: Some(id) });
-                    return Ok(true);
-                }
-                Err(status) => self.stage = self.moved(&connection, &status).ok_or(status)?,
-            }
-            return Ok(false);
+            return self.sent(sent);
         }
         if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
@@ -195,12 +189,35 @@ impl Raw {
         Ok(false)
     }
 
+    /// Waits for the answer of a call that its connection took, else begins anew on another.
+    #[inline(always)]
+    fn sent(&mut self, sent: Result<CallId>) -> Result<bool> {
+        let Target::Connection(connection) = mem::replace(&mut self.begin.target, Target::Nowhere) else {
+            return Err(Status::internal("a call was begun twice"));
+        };
+        match sent {
+            Ok(id) => {
+                // Its memory is for the next one, while it is still in the cache.
+                self.request = Ok(Bytes::new().into());
+                self.stage = Stage::Waiting(Sent { connection, id: Some(id) });
+                Ok(true)
+            }
+            Err(status) => {
+                self.stage = self.moved(&connection, &status).ok_or(status)?;
+                Ok(false)
+            }
+        }
+    }
+
     /// Through a channel: connects first, or hands the call to a service of this process.
     #[cold]
     fn begin_slowly(&mut self) -> Result<Stage> {
         self.moved_on = true;
         let mut begin = self.begin.take();
-        let request = mem::replace(&mut self.request, Ok(Bytes::new()))?;
+        let request = mem::replace(&mut self.request, Ok(Bytes::new().into()))?.into_whole();
+        if let Target::Connection(_) = &begin.target {
+            return Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request))));
+        }
         let Target::Channel(channel) = &begin.target else {
             return Err(Status::internal("a call was begun twice"));
         };
@@ -263,6 +280,7 @@ impl Begin {
             metadata: &self.metadata,
             encoding: Encoding::Identity,
             compressed: false,
+            rest: &[],
         }
     }
 
@@ -314,7 +332,7 @@ pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
         ReplyBody::One(item) => {
             Ok(Answer { item: item.into(), head: reply.metadata, trailers: reply.trailers })
         }
-        ReplyBody::Compressed(_) | ReplyBody::Many(_) => {
+        ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
             Err(Status::internal("a stream of replies where one belongs"))
         }
     }

@@ -5,7 +5,8 @@
 //! stream, keeps its whole block; so a thread has only so many blocks, and while all of them are kept, messages get
 //! memory of their own.
 
-use bytes::{Bytes, BytesMut};
+use super::OFFSET;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::cell::RefCell;
 
 /// Larger messages get memory of their own.
@@ -37,7 +38,9 @@ pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
 }
 
 fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
-    let mut own = BytesMut::with_capacity(len);
+    let mut own = BytesMut::with_capacity(OFFSET + len);
+    own.put_bytes(0, OFFSET);
+    own.advance(OFFSET);
     write(&mut own);
     own.freeze()
 }

@@ -1,6 +1,6 @@
 //! Protobuf messages that stay encoded: read in place, answered without being built.
 
-use super::{arena, proto, short_name};
+use super::{PARTS_FROM, Payload, arena, proto, short_name};
 use crate::{Codec, Cx, Result};
 use buffa::{HasMessageView, Message, MessageView, SizeCache, ViewEncode};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use std::{fmt, marker::PhantomData};
 /// [`view`](Self::view).
 pub struct Encoded<M> {
     codec: Codec,
-    bytes: Bytes,
+    bytes: Payload,
     message: PhantomData<fn() -> M>,
 }
 
@@ -26,7 +26,11 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// Those of [`proto::encode`].
     #[inline]
     pub fn new(message: &M, cx: &Cx) -> Result<Encoded<M>> {
-        Ok(Encoded { codec: cx.codec(), bytes: proto::encode(message, cx.codec())?, message: PhantomData })
+        Ok(Encoded {
+            codec: cx.codec(),
+            bytes: proto::encode_payload(message, cx.codec())?,
+            message: PhantomData,
+        })
     }
 
     /// Encodes `view` for the caller of `cx`.
@@ -41,13 +45,19 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
         match cx.codec() {
             Codec::Proto => {}
             codec => {
-                return Ok(Encoded { codec, bytes: proto::encode_json(view, codec)?, message: PhantomData });
+                let bytes = proto::encode_json(view, codec)?.into();
+                return Ok(Encoded { codec, bytes, message: PhantomData });
             }
         }
         let mut sizes = SizeCache::new();
         let len = view.compute_size(&mut sizes);
         proto::check_len::<M>(len)?;
-        let bytes = arena::encode(len as usize, |into| view.write_to(&mut sizes, into));
+        let bytes = if len as usize >= PARTS_FROM {
+            // What the view borrows from the request is not copied.
+            proto::gather(len, cx.request(), |into| view.write_to(&mut sizes, into))
+        } else {
+            arena::encode(len as usize, |into| view.write_to(&mut sizes, into)).into()
+        };
         Ok(Encoded { codec: Codec::Proto, bytes, message: PhantomData })
     }
 
@@ -55,7 +65,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     #[inline]
     pub(crate) fn received(codec: Codec, bytes: Bytes) -> Result<Encoded<M>> {
         let bytes = proto::view_bytes::<M>(codec, bytes)?;
-        Ok(Encoded { codec: Codec::Proto, bytes, message: PhantomData })
+        Ok(Encoded { codec: Codec::Proto, bytes: bytes.into(), message: PhantomData })
     }
 
     /// The message, read in place.
@@ -69,7 +79,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
         M::View<'a>: Default,
     {
         match self.codec {
-            Codec::Proto => proto::view(&self.bytes),
+            Codec::Proto => proto::view(self.bytes.whole()),
             codec => Err(super::foreign(short_name::<M>(), codec, "proto")),
         }
     }
@@ -79,7 +89,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// # Errors
     /// Those of [`proto::decode`].
     pub fn decode(&self) -> Result<M> {
-        proto::decode(self.codec, self.bytes.clone())
+        proto::decode(self.codec, self.bytes.whole().clone())
     }
 
     /// The bytes for a reply to the caller of `codec`; for generated code.
@@ -88,18 +98,18 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
     /// Those of [`proto::decode`] and [`proto::encode`], if it was encoded for another caller.
     #[doc(hidden)]
     #[inline]
-    pub fn into_reply(self, codec: Codec) -> Result<Bytes> {
-        if self.codec == codec { Ok(self.bytes) } else { proto::encode(&self.decode()?, codec) }
+    pub fn into_reply(self, codec: Codec) -> Result<Payload> {
+        if self.codec == codec { Ok(self.bytes) } else { proto::encode_payload(&self.decode()?, codec) }
     }
 
     /// Reads a message that was kept or came by other means, without looking at it yet.
     pub fn from_bytes(bytes: Bytes) -> Encoded<M> {
-        Encoded { codec: Codec::Proto, bytes, message: PhantomData }
+        Encoded { codec: Codec::Proto, bytes: bytes.into(), message: PhantomData }
     }
 
     /// The encoded message.
     pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+        self.bytes.whole()
     }
 }
 
@@ -152,8 +162,8 @@ mod tests {
     fn reply_that_was_encoded_for_another_caller_is_written_anew() {
         let said = StringValue { value: "a".into(), ..Default::default() };
         let kept = Encoded::new(&said, &cx(Codec::Proto)).expect("kept");
-        assert_eq!(kept.clone().into_reply(Codec::Json).expect("json"), "\"a\"");
-        assert_eq!(kept.clone().into_reply(Codec::Proto).expect("proto"), kept.bytes());
+        assert_eq!(kept.clone().into_reply(Codec::Json).expect("json").whole(), "\"a\"");
+        assert_eq!(kept.clone().into_reply(Codec::Proto).expect("proto").whole(), kept.bytes());
     }
 
     #[test]

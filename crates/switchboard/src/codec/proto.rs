@@ -1,6 +1,6 @@
 //! Protobuf messages: their own bytes, or canonical JSON.
 
-use super::{arena, foreign, malformed, short_name};
+use super::{PARTS_FROM, Payload, arena, foreign, malformed, segments::Segments, short_name};
 use crate::{Codec, Result};
 use buffa::{
     DEFAULT_ELEMENT_MEMORY_LIMIT, DEFAULT_UNKNOWN_FIELD_LIMIT, DecodeContext, DecodeError, Message,
@@ -29,6 +29,31 @@ pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes
         }
         codec => encode_json(message, codec),
     }
+}
+
+/// As [`encode`], for messages that are sent at once: large fields of type [`Bytes`] are not copied.
+///
+/// # Errors
+/// Those of [`encode`].
+#[inline]
+pub fn encode_payload<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Payload> {
+    if codec != Codec::Proto {
+        return Ok(encode_json(message, codec)?.into());
+    }
+    let mut sizes = SizeCache::new();
+    let len = message.compute_size(&mut sizes);
+    check_len::<M>(len)?;
+    if len as usize >= PARTS_FROM {
+        return Ok(gather(len, None, |into| message.write_to(&mut sizes, into)));
+    }
+    Ok(arena::encode(len as usize, |into| message.write_to(&mut sizes, into)).into())
+}
+
+#[cold]
+pub(super) fn gather(len: u32, backing: Option<Bytes>, write: impl FnOnce(&mut Segments)) -> Payload {
+    let mut segments = Segments::new(len as usize, backing);
+    write(&mut segments);
+    segments.finish()
 }
 
 /// Writes a message, or a view of one, as JSON; other codecs are refused.

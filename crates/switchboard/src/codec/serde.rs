@@ -1,8 +1,8 @@
 //! Serde types: postcard between Rust programs, JSON with everybody else.
 
-use super::{foreign, malformed, short_name};
+use super::{OFFSET, foreign, malformed, short_name};
 use crate::{Codec, Result};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 use std::cell::Cell;
 
@@ -15,11 +15,11 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
     };
     match codec {
-        Codec::Postcard => postcard::serialize_with_flavor(message, Scratch(SCRATCH.take()))
+        Codec::Postcard => postcard::serialize_with_flavor(message, Scratch(scratch()))
             .map(payload)
             .map_err(|error| refused(&error)),
         Codec::Json => {
-            let mut scratch = SCRATCH.take();
+            let mut scratch = scratch();
             serde_json::to_writer(&mut scratch, message).map_err(|error| refused(&error))?;
             Ok(payload(scratch))
         }
@@ -59,13 +59,25 @@ impl postcard::ser_flavors::Flavor for Scratch {
     }
 }
 
+/// Where a message is written to, behind what is there already.
+#[inline]
+fn scratch() -> Vec<u8> {
+    let mut scratch = SCRATCH.take();
+    if scratch.is_empty() {
+        scratch.resize(OFFSET, 0);
+    }
+    scratch
+}
+
 /// What was written into the scratch, in one allocation of its size.
 fn payload(mut scratch: Vec<u8>) -> Bytes {
     if scratch.len() > SCRATCH_MAX {
-        return Bytes::from(scratch);
+        let mut whole = Bytes::from(scratch);
+        whole.advance(OFFSET);
+        return whole;
     }
-    let payload = Bytes::copy_from_slice(&scratch);
-    scratch.clear();
+    let payload = Bytes::copy_from_slice(&scratch[OFFSET..]);
+    scratch.truncate(OFFSET);
     SCRATCH.set(scratch);
     payload
 }

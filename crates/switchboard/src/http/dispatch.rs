@@ -200,6 +200,7 @@ struct Answered {
 
 impl Answered {
     fn one(mut self) -> Result<connectrpc::EncodedResponse, ConnectError> {
+        self.reply = self.reply.joined();
         let ReplyBody::One(message) = self.reply.body else {
             self.ticket.end(Code::Internal);
             return Err(refusal(&Status::internal(

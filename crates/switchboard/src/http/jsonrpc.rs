@@ -237,13 +237,13 @@ impl JsonRpc {
                     tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
                 }
             };
-            let answer = reply.and_then(|reply| match reply.body {
+            let answer = reply.map(crate::Reply::joined).and_then(|reply| match reply.body {
                 ReplyBody::One(message) => {
                     let mut metadata = reply.metadata;
                     metadata.extend(reply.trailers);
                     Ok((message, metadata))
                 }
-                ReplyBody::Compressed(_) | ReplyBody::Many(_) => {
+                ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
                     Err(Status::internal("the handler answered with a stream where one message belongs"))
                 }
             });

@@ -184,7 +184,7 @@ impl Service for Library {
             "File" => {
                 let (_, cx) = call.into_one()?;
                 let file = r#"{"contentType":"text/csv","data":"YSxiCg=="}"#;
-                Ok(Reply::one(file.into(), cx))
+                Ok(Reply::one(bytes::Bytes::from(file), cx))
             }
             _ => {
                 let (message, cx) = call.into_one()?;

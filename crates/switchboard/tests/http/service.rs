@@ -205,7 +205,7 @@ impl Service for Echo {
                 let (_, cx) = call.into_one()?;
                 self.gate.acquire().await.unwrap().forget();
                 self.noted.add_permits(1);
-                Ok(Reply::one(Default::default(), cx))
+                Ok(Reply::one(bytes::Bytes::new(), cx))
             }
             other => Err(Status::unimplemented(format!("test.v1.Echo has no method number {other}"))),
         }

@@ -199,7 +199,7 @@ impl Service for Probe {
                 let (bytes, cx) = call.into_one()?;
                 self.seen.notes.fetch_add(decode::<u64>(codec, bytes)?, Ordering::SeqCst);
                 self.seen.changed.notify_waiters();
-                Ok(Reply::one(Default::default(), cx))
+                Ok(Reply::one(bytes::Bytes::new(), cx))
             }
             5 => {
                 let (bytes, cx) = call.into_one()?;
@@ -300,7 +300,7 @@ pub async fn ask<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
 
 /// The same bytes back, read by no codec.
 pub async fn mirror(channel: &Channel, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let call = channel.unary(&MIRROR, Codec::Postcard, Ok(bytes.into()), |_, reply| Ok(reply));
+    let call = channel.unary(&MIRROR, Codec::Postcard, Ok(bytes), |_, reply| Ok(reply));
     call.await.map(|reply| reply.to_vec())
 }
 

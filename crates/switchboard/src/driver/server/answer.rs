@@ -155,6 +155,10 @@ impl<W: ServerWire> Connection<W> {
                 self.calls.release(index);
                 self.succeed(&parked, &metadata, &item, &trailers, true);
             }
+            Ok(Ok(Reply { body: ReplyBody::Parts(item), metadata, trailers })) => {
+                self.calls.release(index);
+                self.succeed_in_parts(&parked, &metadata, item.parts(), &trailers);
+            }
             Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
             Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
                 let stage = Stage::Replies { items, head_sent: false };
@@ -251,9 +255,29 @@ impl<W: ServerWire> Connection<W> {
             Ok(Reply { body: ReplyBody::Compressed(item), metadata, trailers }) => {
                 self.succeed(&parked, &metadata, &item, &trailers, true);
             }
+            Ok(Reply { body: ReplyBody::Parts(item), metadata, trailers }) => {
+                self.succeed_in_parts(&parked, &metadata, item.parts(), &trailers);
+            }
             Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
             Err(status) => self.end(&parked, Err(&status)),
         }
+    }
+
+    /// Ends a call with its only message, which is large.
+    #[cold]
+    fn succeed_in_parts(&mut self, call: &Parked, metadata: &Metadata, parts: &[Bytes], trailers: &Metadata) {
+        if call.oneway || !trailers.is_empty() {
+            return self.succeed(call, metadata, &parts.concat().into(), trailers, false);
+        }
+        self.shared.metrics.record(self.shard, call.method, crate::Code::Ok, self.now - call.began);
+        if let Some(counts) = &self.peer.counts {
+            counts.ended(1);
+            counts.sent(1, self.now);
+        }
+        if !metadata.is_empty() {
+            self.wire.head(call.id, metadata, &mut self.out);
+        }
+        self.wire.reply_parts(call.id, parts, &mut self.out);
     }
 
     /// Ends a call with its only message.

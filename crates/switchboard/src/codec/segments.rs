@@ -1,0 +1,130 @@
+//! Where large protobuf messages are written to: what lies in shared memory already is not copied.
+
+use super::{OFFSET, payload::Payload};
+use buffa::EncodeSink;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Messages from this size on are gathered from parts: below, a copy costs less than parts do.
+pub(crate) const MESSAGE_MIN: usize = 32 << 10;
+
+/// Fields from this size on are parts of their own.
+const PART_MIN: usize = 16 << 10;
+
+/// Gathers a message: the large fields as shares of where they are, the rest in memory of its own.
+pub(super) struct Segments {
+    parts: Vec<Bytes>,
+    /// What was written since the last part; room for the whole message, which costs nothing where nobody writes.
+    tail: BytesMut,
+    /// What large slices may be shares of: the request that a view borrows from.
+    backing: Option<Bytes>,
+}
+
+impl Segments {
+    pub(super) fn new(len: usize, backing: Option<Bytes>) -> Segments {
+        let mut tail = BytesMut::with_capacity(OFFSET + len);
+        tail.put_bytes(0, OFFSET);
+        tail.advance(OFFSET);
+        Segments { parts: Vec::new(), tail, backing }
+    }
+
+    pub(super) fn finish(mut self) -> Payload {
+        self.end_tail();
+        Payload::of_parts(self.parts)
+    }
+
+    fn end_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.parts.push(self.tail.split().freeze());
+        }
+    }
+
+    /// `slice` as a share of the backing, if it lies there.
+    fn share(&self, slice: &[u8]) -> Option<Bytes> {
+        let backing = self.backing.as_ref()?;
+        let (whole, part) = (backing.as_ptr_range(), slice.as_ptr_range());
+        (whole.start <= part.start && part.end <= whole.end).then(|| backing.slice_ref(slice))
+    }
+}
+
+impl EncodeSink for Segments {
+    const IS_SEGMENTED: bool = true;
+
+    #[inline]
+    fn put_u8(&mut self, value: u8) {
+        BufMut::put_u8(&mut self.tail, value);
+    }
+
+    #[inline]
+    fn put_slice(&mut self, slice: &[u8]) {
+        if slice.len() >= PART_MIN
+            && let Some(part) = self.share(slice)
+        {
+            self.end_tail();
+            self.parts.push(part);
+            return;
+        }
+        BufMut::put_slice(&mut self.tail, slice);
+    }
+
+    #[inline]
+    fn put_u32_le(&mut self, value: u32) {
+        BufMut::put_u32_le(&mut self.tail, value);
+    }
+
+    #[inline]
+    fn put_u64_le(&mut self, value: u64) {
+        BufMut::put_u64_le(&mut self.tail, value);
+    }
+
+    #[inline]
+    fn put_shared(&mut self, bytes: Bytes) {
+        if bytes.len() < PART_MIN {
+            return BufMut::put_slice(&mut self.tail, &bytes);
+        }
+        self.end_tail();
+        self.parts.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_fields_are_shares_and_the_bytes_are_the_same() {
+        let request = Bytes::from((0..100_000u32).map(|n| n as u8).collect::<Vec<_>>());
+        let foreign = vec![9; 20_000];
+        let own = Bytes::from(vec![7; 50_000]);
+        let write = |into: &mut dyn FnMut(&[u8], Option<Bytes>)| {
+            into(b"head", None);
+            into(&request[10..90_000], None);
+            into(&request[5..20], None);
+            into(&foreign, None);
+            into(&own, Some(own.clone()));
+            into(&own[..100], Some(own.slice(..100)));
+        };
+        let mut expected = Vec::new();
+        write(&mut |slice, _| expected.extend_from_slice(slice));
+        let mut segments = Segments::new(expected.len(), Some(request.clone()));
+        write(&mut |slice, shared| match shared {
+            Some(shared) => segments.put_shared(shared),
+            None => EncodeSink::put_slice(&mut segments, slice),
+        });
+        let payload = segments.finish();
+        assert_eq!(payload.len(), expected.len());
+        assert_eq!(payload.whole(), &expected);
+        let super::super::payload::Form::Parts(parts) = &payload.0 else { panic!("one part alone") };
+        assert_eq!(parts.parts().len(), 5);
+        assert_eq!(parts.parts()[1].as_ptr(), request[10..].as_ptr());
+        assert_eq!(parts.parts()[3].as_ptr(), own.as_ptr());
+    }
+
+    #[test]
+    fn message_without_large_fields_is_one_piece() {
+        let mut segments = Segments::new(40_000, None);
+        (0..40).for_each(|n| EncodeSink::put_slice(&mut segments, &[n; 1000]));
+        let payload = segments.finish();
+        assert!(matches!(payload.0, super::super::payload::Form::One(_)) && payload.len() == 40_000);
+        assert!(Segments::new(0, None).finish().is_empty());
+    }
+}
