@@ -15,6 +15,7 @@ use std::{
     collections::VecDeque,
     fmt,
     future::poll_fn,
+    mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -84,6 +85,7 @@ pub struct Receiver<T> {
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
+    batch: Batch,
 }
 
 impl<T> Receiver<T> {
@@ -93,12 +95,12 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max }
+        Receiver { queue, codec, decode, bytes_max, batch: Batch::default() }
     }
 
     /// The stream of a request, read as a type; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX }
+        Receiver::new(raw.0, codec, decode, usize::MAX)
     }
 
     /// The next message; none at the end.
@@ -108,13 +110,16 @@ impl<T> Receiver<T> {
     /// # Errors
     /// Why the call ended, or a message that cannot be read. After an error the stream is over.
     pub async fn next(&mut self) -> Result<Option<T>> {
-        match poll_fn(|cx| self.queue.poll_pop(cx)).await {
+        match poll_fn(|cx| self.batch.poll_next(&self.queue, cx)).await {
             None => Ok(None),
             Some(Err(status)) => Err(status),
             Some(Ok(message)) => {
                 let message = (self.queue.packing.unpack(message))
                     .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
-                    .inspect_err(|status| self.queue.close(status.clone()))?;
+                    .inspect_err(|status| {
+                        self.batch.items.clear();
+                        self.queue.close(status.clone());
+                    })?;
                 (self.decode)(self.codec, message).map(Some)
             }
         }
@@ -123,7 +128,7 @@ impl<T> Receiver<T> {
     /// Metadata that the server sent before its first message; waits until it, a message or the end has come.
     /// Empty on a server.
     pub async fn metadata(&mut self) -> Metadata {
-        poll_fn(|cx| self.queue.poll_head(cx)).await
+        poll_fn(|cx| self.queue.poll_head(!self.batch.items.is_empty(), cx)).await
     }
 
     /// Metadata that came with the end; empty before it.
@@ -142,6 +147,10 @@ impl<T> Drop for Receiver<T> {
 pub(crate) trait Items: Send {
     /// The next message, none at the end, or why there is none.
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>>;
+    /// The next message if it is there already, without asking whoever makes them.
+    fn next_made(self: Pin<&mut Self>) -> Option<Message> {
+        None
+    }
     /// What goes before the first message; asked for after the first `poll_next` that was ready.
     fn head(&self) -> Metadata;
     /// What goes with the end; asked for after the last `poll_next`.
@@ -151,6 +160,7 @@ pub(crate) trait Items: Send {
 /// The replies of a handler that writes to a [`Sender`].
 pub(crate) struct HandlerItems {
     queue: Arc<Queue>,
+    batch: Batch,
     cx: Arc<Cx>,
     handler: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
     outcome: Result<()>,
@@ -175,14 +185,20 @@ where
     let handler = run(cx.clone(), Sender::new(queue.clone(), codec, encode, false, cx.packing()));
     let handler: Pin<Box<dyn Future<Output = _> + Send>> =
         if cx.method().spawn { Box::pin(runtime::spawn_cpu(handler)) } else { Box::pin(handler) };
-    crate::Reply::many(Box::pin(HandlerItems { queue, cx, handler: Some(handler), outcome: Ok(()) }))
+    crate::Reply::many(Box::pin(HandlerItems {
+        queue,
+        batch: Batch::default(),
+        cx,
+        handler: Some(handler),
+        outcome: Ok(()),
+    }))
 }
 
 impl Items for HandlerItems {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         loop {
-            if let Some(item) = this.queue.try_pop() {
+            if let Some(item) = this.batch.next(&this.queue) {
                 return Poll::Ready(Some(Ok(item)));
             }
             let Some(handler) = &mut this.handler else {
@@ -194,12 +210,18 @@ impl Items for HandlerItems {
                     this.outcome = outcome;
                 }
                 // The sender may live in another task, hence the queue's own waker.
-                Poll::Pending => match this.queue.poll_pop(cx) {
+                Poll::Pending => match this.batch.poll_next(&this.queue, cx) {
                     Poll::Ready(Some(item)) => return Poll::Ready(Some(item)),
                     Poll::Ready(None) | Poll::Pending => return Poll::Pending,
                 },
             }
         }
+    }
+
+    #[inline]
+    fn next_made(self: Pin<&mut Self>) -> Option<Message> {
+        let this = self.get_mut();
+        this.batch.pop(&this.queue)
     }
 
     fn head(&self) -> Metadata {
@@ -214,6 +236,67 @@ impl Items for HandlerItems {
 impl Drop for HandlerItems {
     fn drop(&mut self) {
         self.queue.close(Status::canceled("the caller has gone"));
+    }
+}
+
+/// What a consumer has taken out of a queue at once and not used yet: one lock for many messages.
+///
+/// To the producer and in credit they count until they are used, so that a queue never holds more than its room.
+#[derive(Default)]
+pub(crate) struct Batch {
+    items: VecDeque<Message>,
+    /// Bytes that were used since the queue was last told.
+    used: usize,
+    /// As [`State::item_bytes_max`].
+    item_bytes_max: Option<usize>,
+}
+
+/// Used bytes that a queue is told of at once; it is told of all when a batch ends.
+const TOLD_BYTES: usize = 16 << 10;
+
+impl Batch {
+    /// The next item of those that were taken already.
+    #[inline]
+    fn pop(&mut self, queue: &Queue) -> Option<Message> {
+        let item = self.items.pop_front()?;
+        self.used += weight(&item.bytes);
+        if self.used >= TOLD_BYTES {
+            queue.lock().tell(mem::take(&mut self.used));
+        }
+        Some(item)
+    }
+
+    /// The next item without waiting.
+    #[inline]
+    pub(crate) fn next(&mut self, queue: &Queue) -> Option<Message> {
+        if self.items.is_empty() {
+            self.fill(&mut queue.lock());
+        }
+        self.pop(queue)
+    }
+
+    /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
+    #[inline]
+    pub(crate) fn poll_next(&mut self, queue: &Queue, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        if self.items.is_empty() {
+            let mut state = queue.lock();
+            self.fill(&mut state);
+            if self.items.is_empty() {
+                return state.poll_end(cx);
+            }
+        }
+        let item = self.pop(queue).expect("filled above");
+        Poll::Ready(Some(match self.item_bytes_max {
+            Some(max) if item.bytes.len() > max => Err(too_large("a request", item.bytes.len(), max)),
+            _ => Ok(item),
+        }))
+    }
+
+    /// Takes all that is in the queue, once what was taken before is used.
+    fn fill(&mut self, state: &mut State) {
+        state.tell(mem::take(&mut self.used));
+        self.item_bytes_max = state.item_bytes_max;
+        mem::swap(&mut self.items, &mut state.items);
     }
 }
 
@@ -275,7 +358,7 @@ impl Queue {
         if let Some(Err(status)) = &state.end {
             return Poll::Ready(Err(status.clone()));
         }
-        if state.bytes >= self.room && !state.items.is_empty() {
+        if state.bytes >= self.room && state.bytes > 0 {
             keep(&mut state.producer, cx);
             return Poll::Pending;
         }
@@ -301,11 +384,6 @@ impl Queue {
         self.lock().item_bytes_max = Some(bytes_max);
     }
 
-    /// The next item without waiting.
-    pub(crate) fn try_pop(&self) -> Option<Message> {
-        self.lock().pop()
-    }
-
     /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let mut state = self.lock();
@@ -316,25 +394,15 @@ impl Queue {
             };
             return Poll::Ready(Some(checked));
         }
-        match &state.end {
-            Some(Ok(())) => Poll::Ready(None),
-            Some(Err(status)) => {
-                let status = status.clone();
-                state.end = Some(Ok(()));
-                Poll::Ready(Some(Err(status)))
-            }
-            None => {
-                keep(&mut state.consumer, cx);
-                Poll::Pending
-            }
-        }
+        state.poll_end(cx)
     }
 
-    fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Metadata> {
+    /// The metadata before the first message; `passed` says that messages were taken already.
+    fn poll_head(&self, passed: bool, cx: &mut Context<'_>) -> Poll<Metadata> {
         let mut state = self.lock();
         match state.head.take() {
             Some(head) => Poll::Ready(head),
-            None if state.end.is_some() || !state.items.is_empty() => Poll::Ready(Metadata::new()),
+            None if passed || state.end.is_some() || !state.items.is_empty() => Poll::Ready(Metadata::new()),
             None => {
                 keep(&mut state.consumer, cx);
                 Poll::Pending
@@ -409,10 +477,34 @@ impl State {
 
     fn pop(&mut self) -> Option<Message> {
         let item = self.items.pop_front()?;
-        self.bytes -= weight(&item.bytes);
-        self.taken = self.taken.saturating_add(weight(&item.bytes) as u32);
-        wake(&mut self.producer);
+        self.tell(weight(&item.bytes));
         Some(item)
+    }
+
+    /// The consumer has used so many bytes: room for the producer.
+    fn tell(&mut self, used: usize) {
+        if used > 0 {
+            // After a close nothing counts any more.
+            self.bytes = self.bytes.saturating_sub(used);
+            self.taken = self.taken.saturating_add(used as u32);
+            wake(&mut self.producer);
+        }
+    }
+
+    /// What follows the last item: nothing, why there is none, or a wait.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        match &self.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(status)) => {
+                let status = status.clone();
+                self.end = Some(Ok(()));
+                Poll::Ready(Some(Err(status)))
+            }
+            None => {
+                keep(&mut self.consumer, cx);
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -479,7 +571,12 @@ mod tests {
         let mut item = Some(Bytes::new().into());
         let pushed = queue.poll_push(&mut Context::from_waker(Waker::noop()), &mut item);
         assert!(pushed.is_pending());
-        while queue.try_pop().is_some() {}
+        let mut batch = Batch::default();
+        for _ in 0..4 {
+            assert_eq!(queue.take_credit(1), None);
+            assert!(batch.next(&queue).is_some());
+        }
+        assert!(batch.next(&queue).is_none());
         assert_eq!(queue.take_credit(4), Some(4));
     }
 }

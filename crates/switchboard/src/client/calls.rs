@@ -3,7 +3,11 @@
 //! A call's number on the wire is its place and a generation, so that a late reply to a call that has ended
 //! never reaches its successor.
 
-use crate::{Metadata, Status, compression::Message, stream::Queue};
+use crate::{
+    Metadata, Status,
+    compression::Message,
+    stream::{Batch, Queue},
+};
 use bytes::Bytes;
 use std::{mem, sync::Arc, task::Waker, time::Instant};
 
@@ -53,6 +57,8 @@ pub(super) struct Stream {
     pub(super) inbound: Arc<Queue>,
     /// Requests that are still to be sent; none once the direction has ended.
     pub(super) outbound: Option<Arc<Queue>>,
+    /// What was taken out of them and not sent yet.
+    pub(super) batch: Batch,
     pub(super) credit: i64,
     /// It is in the list of streams that may have something to send.
     pub(super) due: bool,

@@ -17,7 +17,7 @@ use crate::{
     driver::{CallWaker, Wakes},
     net::{self, Io},
     runtime,
-    stream::{self, Queue},
+    stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -210,8 +210,15 @@ impl Connection {
         let mut inner = self.lock();
         let credit = i64::from(inner.wire.send_window());
         let more = outbound.is_some();
-        let state =
-            || State::Stream(Box::new(Stream { inbound: inbound.clone(), outbound, credit, due: false }));
+        let state = || {
+            State::Stream(Box::new(Stream {
+                inbound: inbound.clone(),
+                outbound,
+                credit,
+                due: false,
+                batch: Batch::default(),
+            }))
+        };
         let id = inner.open(request, message, more, false, state)?;
         drop(inner);
         // The task looks after the queues of the call when this waker fires: now, for requests that wait already,
@@ -466,7 +473,7 @@ impl Inner {
                 stream.note_due(id, due);
                 break;
             }
-            match outbound.poll_pop(&mut Context::from_waker(waker)) {
+            match stream.batch.poll_next(&outbound, &mut Context::from_waker(waker)) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(item))) => {
                     stream.credit -= stream::weight(&item.bytes) as i64;

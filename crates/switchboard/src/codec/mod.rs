@@ -24,10 +24,10 @@ use std::fmt;
 
 /// Where a message with memory of its own begins in it.
 ///
-/// Allocators give large memory at the same place of a page, and what is copied into a message usually lies at the start
-/// of such memory as well. Behind a few bytes of tag and length the copy then goes to a place 1 to 15 bytes further in
-/// its page than where it comes from, at which `rep movsb`, with which C libraries and the kernel copy, takes 13 times as
-/// long on some processors (AMD Zen 3 to 5: 3.5 instead of 47 GB/s).
+/// Allocators give large memory at the same place of a page, and what is copied into a message usually lies at the
+/// start of such memory as well. Behind a few bytes of tag and length the copy then goes to a place 1 to 15 bytes
+/// further in its page than where it comes from, at which `rep movsb`, with which C libraries and the kernel copy,
+/// takes 13 times as long on some processors (AMD Zen 3 to 5: 3.5 instead of 47 GB/s).
 const OFFSET: usize = 128;
 
 /// The status for bytes that cannot be read as the message.

@@ -9,10 +9,10 @@ use ::switchboard::Sender;
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
 
 /// What to send.
 #[derive(Debug)]
@@ -47,9 +47,12 @@ impl Stream {
         let begin = Instant::now() + self.warm_up;
         let end = begin + self.time;
         let tally = Tally::new(begin, Some(end), u64::MAX, Arc::default(), None);
-        let flight = Arc::new(Flight { room: Semaphore::new(self.outstanding), sent: Mutex::default() });
+        let (next, messages) = mpsc::unbounded_channel();
+        let mut flight =
+            Flight { payload: self.payload.clone(), sent: VecDeque::new(), next: Some(next), end };
+        (0..self.outstanding).for_each(|_| flight.send(Instant::now()));
         // A task of its own: it may wait for the server while the server waits for replies to be taken.
-        let sending = tokio::spawn(send(sender, flight.clone(), self.payload.clone(), end));
+        let sending = tokio::spawn(send(sender, messages));
         loop {
             let reply = match replies.next().await {
                 Ok(Some(reply)) => reply,
@@ -60,40 +63,41 @@ impl Stream {
                 }
             };
             let now = Instant::now();
-            let from = flight.landed().ok_or("the server answered what was never sent")?;
+            let from = flight.sent.pop_front().ok_or("the server answered what was never sent")?;
             let outcome = switchboard::verify(reply.payload.as_deref(), &self.payload);
             tally.note(from, now, outcome);
+            flight.send(now);
         }
         sending.abort();
         Ok(tally.finish())
     }
 }
 
-/// Messages under way, answered in the order in which they were sent.
+/// Messages under way, answered in the order in which they were sent; as for the rivals, each reply lets the next go.
 struct Flight {
-    room: Semaphore,
-    sent: Mutex<VecDeque<Instant>>,
+    payload: Bytes,
+    sent: VecDeque<Instant>,
+    /// Gone when nothing more is to be sent, which ends the stream once all is answered.
+    next: Option<mpsc::UnboundedSender<Bytes>>,
+    end: Instant,
 }
 
 impl Flight {
-    /// A reply has come; when its message was sent.
-    fn landed(&self) -> Option<Instant> {
-        self.room.add_permits(1);
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    fn send(&mut self, now: Instant) {
+        if now >= self.end {
+            self.next = None;
+        }
+        if let Some(next) = &self.next
+            && next.send(self.payload.clone()).is_ok()
+        {
+            self.sent.push_back(now);
+        }
     }
 }
 
-/// Sends while there is room, until `end`; the stream then ends when all is answered.
-async fn send(sender: Sender<EchoMessage>, flight: Arc<Flight>, payload: Bytes, end: Instant) {
-    loop {
-        let Ok(permit) = flight.room.acquire().await else { return };
-        permit.forget();
-        let now = Instant::now();
-        if now >= end {
-            return;
-        }
-        flight.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back(now);
-        let message = EchoMessage { payload: Some(payload.clone()), ..Default::default() };
+async fn send(sender: Sender<EchoMessage>, mut messages: mpsc::UnboundedReceiver<Bytes>) {
+    while let Some(payload) = messages.recv().await {
+        let message = EchoMessage { payload: Some(payload), ..Default::default() };
         if sender.send(message).await.is_err() {
             // The receiving side tells why.
             return;

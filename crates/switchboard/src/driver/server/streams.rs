@@ -25,7 +25,7 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn item(&mut self, id: CallId, item: Message) {
         let Some(index) = self.calls.find(id) else { return };
         let Some(parked) = self.calls.get_mut(index) else { return };
-        let (method, Some(queue)) = (parked.method, parked.inbound.clone()) else { return };
+        let (method, Some(queue)) = (parked.method, &parked.inbound) else { return };
         let general = self.limits.message_bytes_max;
         let message_max = self.shared.table.message_bytes_max(method, general) as usize;
         if item.bytes.len() > message_max {
@@ -59,15 +59,19 @@ impl<W: ServerWire> Connection<W> {
                 }
                 break;
             }
-            let began = self.now;
             let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
             let (id, method) = (parked.id, parked.method);
-            let mut cx = Context::from_waker(waker);
-            let polled = context::scope(deadline, || guarded_next(items.as_mut(), &mut cx));
-            self.clock(began, method);
-            let item = match polled {
-                Poll::Pending => break,
-                Poll::Ready(item) => item,
+            let item = if let Some(made) = items.as_mut().next_made() {
+                Some(Ok(made))
+            } else {
+                let began = self.now;
+                let mut cx = Context::from_waker(waker);
+                let polled = context::scope(deadline, || guarded_next(items.as_mut(), &mut cx));
+                self.clock(began, method);
+                match polled {
+                    Poll::Pending => break,
+                    Poll::Ready(item) => item,
+                }
             };
             if !std::mem::replace(&mut head_sent, true) {
                 let head = items.head();
