@@ -87,6 +87,9 @@ class ByReflection(Calls, unittest.TestCase):
         for service in ("bench.v1.Bench", "demo.v1.Greeter", "demo.v1.Posts"):
             self.assertIn(service, services)
 
+    def test_health_needs_no_schema(self):
+        self.assertEqual(self.call("grpc.health.v1.Health/Check", {}), [{"status": "SERVING"}])
+
     def test_list_of_methods(self):
         ended = grpcurl("list demo.v1.Greeter")
         self.assertEqual(ended.returncode, 0, ended.stderr)

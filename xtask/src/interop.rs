@@ -24,7 +24,9 @@ pub(crate) enum Suite {
     Browser,
     /// Our client against a server of grpcio.
     Client,
+    Evans,
     Grpc,
+    Grpcui,
     Grpcurl,
     Http,
     JsonRpc,
@@ -41,6 +43,8 @@ impl Suite {
             Self::Browser => &["test_browser"],
             Self::Client => &["test_client"],
             Self::Grpc => &["test_channelz", "test_demo", "test_drain"],
+            Self::Evans => &["test_evans"],
+            Self::Grpcui => &["test_grpcui"],
             Self::Grpcurl => &["test_grpcurl"],
             Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::JsonRpc => &["test_jsonrpc"],
@@ -55,6 +59,8 @@ impl Suite {
         match self {
             Self::Call | Self::Client | Self::Grpc | Self::Native => None,
             Self::Browser => Some(Peer::Chromium),
+            Self::Evans => Some(Peer::Evans),
+            Self::Grpcui => Some(Peer::Grpcui),
             Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),

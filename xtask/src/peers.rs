@@ -20,11 +20,15 @@ pub(crate) enum Peer {
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
     Curl,
+    /// A client that asks reflection for everything.
+    Evans,
     Ghz,
     /// The interop client of gRPC for Go.
     GrpcGoClient,
     /// The interop server of gRPC for Go.
     GrpcGoServer,
+    /// A web page that calls, as Postman does.
+    Grpcui,
     Grpcurl,
     H2spec,
     /// Node; its path is the folder where its packages are installed.
@@ -33,14 +37,16 @@ pub(crate) enum Peer {
     Python,
 }
 
-const ALL: [Peer; 11] = [
+const ALL: [Peer; 13] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Curl,
+    Peer::Evans,
     Peer::Ghz,
     Peer::GrpcGoClient,
     Peer::GrpcGoServer,
+    Peer::Grpcui,
     Peer::Grpcurl,
     Peer::H2spec,
     Peer::Node,
@@ -99,12 +105,14 @@ impl Peers {
             Peer::Node => self.node(),
             Peer::Python => self.python(),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
+            Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
             Peer::ConnectConformance => {
                 self.go("connectrpc.com/conformance/cmd/connectconformance", "v1.0.6")
             }
             Peer::GrpcGoClient => self.go("google.golang.org/grpc/interop/client", "v1.84.0"),
             Peer::GrpcGoServer => self.go("google.golang.org/grpc/interop/server", "v1.84.0"),
+            Peer::Grpcui => self.go_required("github.com/fullstorydev/grpcui", "/cmd/grpcui", "v1.4.3"),
             Peer::Grpcurl => self.go("github.com/fullstorydev/grpcurl/cmd/grpcurl", "v1.9.4"),
             Peer::H2spec => self.go("github.com/summerwind/h2spec/cmd/h2spec", "v2.2.1+incompatible"),
         };
@@ -114,11 +122,38 @@ impl Peers {
     }
 
     /// A program that `go install` builds from source.
-    fn go(&self, module: &str, version: &str) -> Result<PathBuf, Failure> {
-        let name = module.rsplit('/').next().unwrap_or(module);
+    fn go(&self, package: &str, version: &str) -> Result<PathBuf, Failure> {
+        self.go_program(package, version, |folder| {
+            let wanted = format!("{package}@{version}");
+            process::run(Command::new("go").args(["install", &wanted]).env("GOBIN", folder))
+        })
+    }
+
+    /// A program of a module that is built for one which requires it. `go install` asks for the list of all versions,
+    /// to warn of old ones, and proxies that have the version do not always have that.
+    fn go_required(&self, module: &str, package: &str, version: &str) -> Result<PathBuf, Failure> {
+        let package = format!("{module}{package}");
+        self.go_program(&package, version, |folder| {
+            let go =
+                |arguments: &[&str]| process::run(Command::new("go").args(arguments).current_dir(folder));
+            let _ = fs::remove_file(folder.join("go.mod"));
+            go(&["mod", "init", "peer"])?;
+            go(&["mod", "edit", &format!("-require={module}@{version}")])?;
+            go(&["build", "-mod=mod", "-o", ".", &package])
+        })
+    }
+
+    /// A program that `build` leaves in the folder that it is given.
+    fn go_program(
+        &self,
+        package: &str,
+        version: &str,
+        build: impl Fn(&Path) -> Result<(), Failure>,
+    ) -> Result<PathBuf, Failure> {
+        let name = package.rsplit('/').next().unwrap_or(package);
         // Programs that were built this way cannot tell their version, the folder can. It has the whole path
         // because several programs are called `client`.
-        let folder = self.folder.join(format!("{}-{version}", module.replace('/', "-")));
+        let folder = self.folder.join(format!("{}-{version}", package.replace('/', "-")));
         let program = folder.join(name);
         if program.is_file() {
             return Ok(program);
@@ -127,10 +162,7 @@ impl Peers {
             return Err(Failure::new("go is not installed"));
         }
         create(&folder)?;
-        let module = format!("{module}@{version}");
-        attempt(|| {
-            process::run(Command::new("go").args(["install", &module]).env("GOBIN", absolute(&folder)?))
-        })?;
+        attempt(|| build(&absolute(&folder)?))?;
         Ok(program)
     }
 
@@ -198,9 +230,11 @@ impl Peer {
             Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
+            Self::Evans => "evans",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
             Self::GrpcGoServer => "the interop server of grpc-go",
+            Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
             Self::Node => "Node with its packages",

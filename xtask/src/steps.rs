@@ -108,6 +108,16 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Grpcurl),
     },
     Step {
+        name: "interop-evans",
+        about: "gRPC from evans, by reflection",
+        check: |run| interop::run(run, Suite::Evans),
+    },
+    Step {
+        name: "interop-grpcui",
+        about: "gRPC from the web page grpcui, by reflection",
+        check: |run| interop::run(run, Suite::Grpcui),
+    },
+    Step {
         name: "interop-http",
         about: "Connect and HTTP/JSON from curl, OpenAPI, gRPC-Web, raw and hostile connections",
         check: |run| interop::run(run, Suite::Http),

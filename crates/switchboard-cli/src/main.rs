@@ -30,7 +30,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(serve::ServeArgs),
-    /// Call a service of any server: by gRPC, gRPC-Web, Connect or the native wire.
+    /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
     Call(Box<call::CallArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),

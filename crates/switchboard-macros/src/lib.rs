@@ -1,11 +1,12 @@
 //! `#[switchboard::service]` and `#[switchboard::main]`.
 //!
 //! Use them through the crate `switchboard`, which the generated code names. In reading order: `model` turns a
-//! trait into a service or into errors, `method` does one method of it, `options` the attributes; `server` and
-//! `client` write the two halves of the generated code from the model, `schema` the fingerprints, `main_attr` is
-//! the other macro.
+//! trait into a service or into errors, `method` does one method of it, `options` the attributes, `http` the paths;
+//! `server` and `client` write the two halves of the generated code from the model, `schema` the fingerprints,
+//! `main_attr` is the other macro.
 
 mod client;
+mod http;
 mod main_attr;
 mod method;
 mod model;
@@ -78,6 +79,10 @@ use syn::parse_macro_input;
 /// On a method, in `#[switchboard(...)]`:
 /// - `name = "Add"`: the name on the wire; without it the method's in upper camel case.
 /// - `read_only`: a call changes nothing. `idempotent`: a second call changes nothing more.
+/// - `http(get = "/calc/{a}/add/{b}")`: an HTTP path, with templates as those of `google.api.http`; verbs are `get`,
+///   `put`, `post`, `delete` and `patch`. Arguments that the path does not name come from the query, or from the body:
+///   all of them with `body = "*"`, one of them with `body = "argument"`. Types in paths and queries are those that
+///   have `HttpText`. Write it again for a further path.
 /// - `oneway`: no reply is sent or waited for.
 /// - `spawn`: the handler computes for long and must not hold up its connection.
 #[proc_macro_attribute]

@@ -78,6 +78,7 @@ impl Method {
         let request = Ident::new("Request", Span::call_site());
         let method = Method { attributes, cfgs, ident, name, options, output, params, request, signature };
         method.check_streams(errors);
+        method.options.http.iter().for_each(|rule| rule.check(&method, errors));
         Some(method)
     }
 

@@ -1,6 +1,7 @@
 //! A trait as a service, or everything that is wrong with it at once.
 
 use crate::{
+    http,
     method::Method,
     names::{shouting_snake, upper_camel},
     options::ServiceOptions,
@@ -50,6 +51,7 @@ impl Service {
             }
         }
         check_names(&methods, &mut errors);
+        http::check_paths(&methods, &mut errors);
         if methods.len() > usize::from(u16::MAX) {
             errors.add(&item.ident, "a service has at most 65535 methods");
         }

@@ -1,5 +1,6 @@
 //! What stands in the parentheses of the attributes.
 
+use crate::http::Rule;
 use syn::{Attribute, Expr, LitStr, Result, meta::ParseNestedMeta};
 
 /// Of `#[switchboard::service(...)]`.
@@ -18,6 +19,7 @@ pub(crate) struct MainOptions {
 /// Of every `#[switchboard(...)]` on a method.
 #[derive(Default)]
 pub(crate) struct MethodOptions {
+    pub(crate) http: Vec<Rule>,
     pub(crate) idempotent: bool,
     pub(crate) name: Option<LitStr>,
     pub(crate) oneway: bool,
@@ -62,6 +64,10 @@ impl MethodOptions {
     pub(crate) fn read(&mut self, attribute: &Attribute) -> Result<()> {
         attribute.parse_nested_meta(|meta| {
             let flag = match () {
+                () if meta.path.is_ident("http") => {
+                    self.http.push(Rule::read(&meta)?);
+                    return Ok(());
+                }
                 () if meta.path.is_ident("name") => return self.read_name(&meta),
                 () if meta.path.is_ident("idempotent") => &mut self.idempotent,
                 () if meta.path.is_ident("oneway") => &mut self.oneway,
@@ -69,7 +75,7 @@ impl MethodOptions {
                 () if meta.path.is_ident("spawn") => &mut self.spawn,
                 () => {
                     return Err(meta.error(
-                        "unknown option; a method takes `idempotent`, `name = \"Name\"`, `oneway`, `read_only` and `spawn`",
+                        "unknown option; a method takes `http(get = \"/path\")`, `idempotent`, `name = \"Name\"`, `oneway`, `read_only` and `spawn`",
                     ));
                 }
             };

@@ -1,6 +1,7 @@
 //! The serving half: the trait itself, its table of methods, and the server that decodes, calls and encodes.
 
 use crate::{
+    http,
     method::{Method, Role},
     model::Service,
     schema,
@@ -56,7 +57,7 @@ pub(crate) fn items(service: &Service) -> TokenStream {
     }
 }
 
-/// One private struct a method for its arguments; in JSON it is an object with their names.
+/// One private struct a method for its arguments, in JSON an object with their names; and that paths can fill them.
 pub(crate) fn requests(service: &Service) -> TokenStream {
     let requests = service.methods.iter().filter(|method| method.receives().is_none()).map(|method| {
         let Method { cfgs, request, .. } = method;
@@ -71,7 +72,8 @@ pub(crate) fn requests(service: &Service) -> TokenStream {
             struct #request { #(#fields),* }
         }
     });
-    quote!(#(#requests)*)
+    let assertions = service.methods.iter().map(http::assertions);
+    quote!(#(#requests)* #(#assertions)*)
 }
 
 /// How calls reach the handlers.
@@ -157,10 +159,11 @@ fn method_info(service: &Service, method: &Method) -> TokenStream {
         let names = method.values().map(|value| value.name.unraw().to_string());
         quote!(.params(::switchboard::Params::Arguments(&[#(#names),*])))
     });
+    let http = http::entry(method);
     quote! {
         #(#cfgs)*
         ::switchboard::MethodInfo::new(#name, ::switchboard::Kind::#kind)
-            #oneway #spawn #idempotency #params .schema(#schema)
+            #oneway #spawn #idempotency #params #http .schema(#schema)
     }
 }
 

@@ -5,7 +5,7 @@
 //! drives wires is `switchboard`; most users want that one.
 //!
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
-//! (paths of methods),
+//! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`].
 
@@ -13,6 +13,7 @@ mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http_rule;
+pub mod http_text;
 pub mod input;
 pub mod jsonrpc;
 pub mod limits;
@@ -26,6 +27,7 @@ pub mod websocket;
 pub mod wire;
 
 pub use http_rule::HttpRule;
+pub use http_text::{HttpText, TextKind, TextParam};
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;

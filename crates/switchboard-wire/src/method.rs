@@ -1,6 +1,6 @@
 //! Methods: their names, kinds and numbers.
 
-use crate::{Codec, HttpRule};
+use crate::{Codec, HttpRule, TextParam};
 use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 /// What a service offers; generated code has one per service, in a static.
@@ -42,6 +42,9 @@ pub struct MethodInfo {
     pub http: &'static [HttpRule],
     /// The parts of a request message in order, for wires that send them without names.
     pub params: Params,
+    /// What text in paths and queries does for the arguments of `params`, one for each, none for those that only a
+    /// body has; empty where a descriptor says it.
+    pub texts: &'static [Option<TextParam>],
 }
 
 /// The parts of a request message in order, by their names in JSON.
@@ -67,6 +70,7 @@ impl MethodInfo {
             schema: None,
             http: &[],
             params: Params::Unknown,
+            texts: &[],
         }
     }
 
@@ -95,6 +99,13 @@ impl MethodInfo {
     #[must_use]
     pub const fn params(mut self, params: Params) -> MethodInfo {
         self.params = params;
+        self
+    }
+
+    /// Says what text does for its arguments.
+    #[must_use]
+    pub const fn texts(mut self, texts: &'static [Option<TextParam>]) -> MethodInfo {
+        self.texts = texts;
         self
     }
 

@@ -52,8 +52,8 @@ pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
 pub use switchboard_macros::{main, service};
 pub use switchboard_wire::{
-    Code, Codec, Detail, HttpRule, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry, SchemaId,
-    ServiceInfo, Status,
+    Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry,
+    SchemaId, ServiceInfo, Status, TextKind, TextParam,
 };
 
 /// What calls and handlers return.
@@ -84,6 +84,7 @@ pub mod codegen {
     pub use serde;
     pub use serde_json;
     pub use std::sync::Arc;
+    pub use switchboard_wire::http_text;
 
     pub use crate::{codec, stream::stream_reply};
 }

@@ -1,9 +1,10 @@
 //! HTTP/JSON for callers that know neither gRPC nor Connect: curl, browsers, whatever speaks HTTP.
 //!
-//! Every method is there as a POST of JSON to `/package.Service/Method`, and at the paths that its `google.api.http`
-//! rules give it ([`routes`]). The message is put together as JSON from path, query and body ([`message`]) and goes
-//! the way that Connect's JSON goes, through [`Dispatch`]: same limits, counters, handlers. What belongs to gRPC,
-//! gRPC-Web and Connect is handed back untouched, and so is a plain POST to a unary method, which Connect answers.
+//! Every method is there as a POST of JSON to `/package.Service/Method`, and at the paths that its rules give it
+//! ([`routes`]): those of `google.api.http` in `.proto` files, and of `http(...)` at traits. The message is put
+//! together as JSON from path, query and body ([`message`]) and goes the way that Connect's JSON goes, through
+//! [`Dispatch`]: same limits, counters, handlers. What belongs to gRPC, gRPC-Web and Connect is handed back untouched,
+//! and so is a plain POST to a unary method, which Connect answers.
 //!
 //! Streams of replies are lines of JSON, `{"result":…}` and at most one `{"error":…}`, or server-sent events for
 //! those who accept them; streams of requests are lines of JSON ([`lines`]). Errors are
@@ -48,6 +49,11 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 
 /// Where the description of the services is.
 const OPENAPI: &str = "/openapi.json";
+
+/// The code of the page about all this, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/http-json.md")]
+struct Page;
 
 /// What all connections of a server share.
 pub(crate) struct Rest {

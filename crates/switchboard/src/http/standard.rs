@@ -2,7 +2,7 @@
 //!
 //! A service of the application with the same name comes first.
 
-use super::traits;
+use super::{health, traits};
 use crate::{compression::REGISTRY, server::Shared};
 use connectrpc::{CompressionRegistry, Router};
 use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
@@ -69,7 +69,8 @@ impl Standard {
     }
 }
 
-/// Every file once: services of one package bring the same set. Traits bring none, one is made for them.
+/// Every file once: services of one package bring the same set. Traits bring none, one is made for them, and one for
+/// the health service.
 fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_reflection::ReflectionError> {
     let mut reflector = Reflector::from_descriptor_set_bytes(&[])?;
     let mut seen: Vec<*const u8> = Vec::new();
@@ -84,6 +85,10 @@ fn reflector(services: &[&'static ServiceInfo]) -> Result<Reflector, connectrpc_
     let mut traits = services.iter().copied().filter(|service| traits::is_trait(service)).peekable();
     if traits.peek().is_some() {
         reflector.add_descriptor_set_bytes(&traits::descriptors(traits))?;
+    }
+    // Services may bring it, under whatever name of a file.
+    if reflector.pool().service_by_name(HEALTH_SERVICE_NAME).is_none() {
+        reflector.add_descriptor_set_bytes(&health::descriptors())?;
     }
     Ok(reflector)
 }

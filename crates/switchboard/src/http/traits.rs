@@ -1,12 +1,14 @@
-//! Descriptors of services that are Rust traits, for reflection: which methods there are, and what they are called
-//! with.
+//! Descriptors of services that are Rust traits: which methods there are, and what they are called with.
 //!
 //! Traits have no schema of protobuf and do not speak it. What is made here describes their JSON: a message with a
 //! field for each argument, which may be anything, and a reply that may be anything. By the rules of protobuf's JSON
 //! these are exactly the messages that traits take, so tools that list, describe and call with JSON need nothing else.
 //! Those that send protobuf are refused by the service, with a text that says what it speaks.
+//!
+//! HTTP paths and queries have to know more, and never leave the server: for them arguments that text can fill have
+//! the scalars that text becomes.
 
-use buffa::Message;
+use buffa::{Message, MessageField};
 use buffa_descriptor::generated::descriptor::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
     FileDescriptorProto, FileDescriptorSet, MessageOptions, MethodDescriptorProto, OneofDescriptorProto,
@@ -14,7 +16,7 @@ use buffa_descriptor::generated::descriptor::{
     field_descriptor_proto::{Label, Type},
     source_code_info::Location,
 };
-use switchboard_wire::{Kind, MethodInfo, Params, ServiceInfo};
+use switchboard_wire::{Kind, MethodInfo, Params, ServiceInfo, TextKind, TextParam};
 
 /// The folder of these files; `switchboard call` knows by it that a service takes JSON alone.
 const FOLDER: &str = "switchboard/json";
@@ -34,21 +36,67 @@ pub(super) fn is_trait(service: &ServiceInfo) -> bool {
 /// An encoded `FileDescriptorSet` of these services.
 pub(super) fn descriptors<'a>(services: impl Iterator<Item = &'a ServiceInfo>) -> Vec<u8> {
     let mut files = vec![values()];
-    files.extend(services.map(file));
+    files.extend(services.map(|service| file(service, &untyped)));
     FileDescriptorSet { file: files, ..Default::default() }.encode_to_vec()
 }
 
-fn file(info: &ServiceInfo) -> FileDescriptorProto {
+/// The files of these services for HTTP paths and queries, with that of [`STRUCT`] at their head, if there are any.
+pub(super) fn typed<'a>(services: impl Iterator<Item = &'a ServiceInfo>) -> Vec<FileDescriptorProto> {
+    let mut services = services.peekable();
+    let values = services.peek().is_some().then(values);
+    let files = services.map(|service| FileDescriptorProto {
+        // That of fields that must be there.
+        syntax: some("proto2"),
+        // The comment is for those who may think of protobuf.
+        source_code_info: MessageField::none(),
+        ..file(service, &of_text)
+    });
+    values.into_iter().chain(files).collect()
+}
+
+/// Whether the file of this name has a service that is a trait.
+pub(super) fn is_of_trait(file: &FileDescriptorProto) -> bool {
+    file.name.as_deref().is_some_and(|name| name.starts_with(FOLDER))
+}
+
+/// A field for an argument: name, number, and what text does for it.
+type Field = dyn Fn(&str, i32, Option<TextParam>) -> FieldDescriptorProto;
+
+fn untyped(name: &str, number: i32, _: Option<TextParam>) -> FieldDescriptorProto {
+    field(name, number, VALUE)
+}
+
+fn of_text(name: &str, number: i32, param: Option<TextParam>) -> FieldDescriptorProto {
+    let Some(TextParam { kind, is_list, is_optional }) = param else { return field(name, number, VALUE) };
+    let kind = match kind {
+        TextKind::Bool => Type::TYPE_BOOL,
+        TextKind::Float => Type::TYPE_DOUBLE,
+        TextKind::Int32 => Type::TYPE_INT32,
+        TextKind::Int64 => Type::TYPE_INT64,
+        TextKind::String => Type::TYPE_STRING,
+        TextKind::Uint32 => Type::TYPE_UINT32,
+        TextKind::Uint64 => Type::TYPE_UINT64,
+    };
+    let label = match (is_list, is_optional) {
+        (true, _) => Label::LABEL_REPEATED,
+        (false, true) => Label::LABEL_OPTIONAL,
+        (false, false) => Label::LABEL_REQUIRED,
+    };
+    FieldDescriptorProto { label: Some(label), ..scalar(name, number, kind) }
+}
+
+fn file(info: &ServiceInfo, field_of: &Field) -> FileDescriptorProto {
     let (package, name) = info.name.rsplit_once('.').unwrap_or(("", info.name));
     let mut messages = Vec::new();
     let methods = info.methods.iter().map(|method| {
         let input = match arguments(method) {
             None => VALUE.to_owned(),
             Some(arguments) => {
-                let fields = arguments.iter().zip(1..);
-                let fields = fields.map(|(argument, number)| FieldDescriptorProto {
+                let texts = method.texts.iter().copied().chain(std::iter::repeat(None));
+                let fields = arguments.iter().zip(texts).zip(1..);
+                let fields = fields.map(|((argument, text), number)| FieldDescriptorProto {
                     json_name: some(argument),
-                    ..field(argument, number, VALUE)
+                    ..field_of(argument, number, text)
                 });
                 let message = format!("{name}{}Arguments", method.name);
                 messages.push(message_of(&message, fields.collect()));

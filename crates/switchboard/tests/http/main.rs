@@ -16,3 +16,4 @@ mod rest;
 mod rules;
 mod service;
 mod standard;
+mod traits;

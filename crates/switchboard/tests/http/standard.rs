@@ -77,6 +77,13 @@ async fn reflection_lists_services_and_gives_their_files() {
                 "test.v1.Echo"
             ]
         );
+        // Tools ask for what is listed, and some give up at the first that has no file.
+        for name in
+            names.iter().map(|name| (*name).to_owned()).chain(["grpc.health.v1.Health.Watch".to_owned()])
+        {
+            let answer = ask(MessageRequest::FileContainingSymbol(name.clone())).await;
+            assert!(matches!(answer, MessageResponse::FileDescriptorResponse(_)), "{name}: {answer:?}");
+        }
         let symbol = MessageRequest::FileContainingSymbol("test.v1.Echo.Chat".into());
         let MessageResponse::FileDescriptorResponse(files) = ask(symbol).await else {
             panic!("no file of the service");

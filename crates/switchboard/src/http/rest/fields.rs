@@ -1,6 +1,6 @@
 //! Fields of messages, found by name and filled from text, as paths and queries have it.
 
-use super::json;
+use super::{super::traits, json};
 use base64::{
     Engine,
     alphabet::STANDARD,
@@ -57,8 +57,19 @@ impl Schema {
                 }
             }
         }
+        for file in traits::typed(services.iter().copied().filter(|service| traits::is_trait(service))) {
+            if !all.file.iter().any(|known| known.name == file.name) {
+                all.file.push(file);
+            }
+        }
         let pool = DescriptorPool::new(all).map_err(|error| format!("the descriptors: {error}"))?;
         Ok(Schema { pool })
+    }
+
+    /// Whether the message is the arguments of a method of a trait, which are read by serde.
+    pub(super) fn is_arguments(&self, message: MessageIndex) -> bool {
+        let name = self.pool.message(message).full_name();
+        self.pool.file_containing_symbol(name).is_some_and(traits::is_of_trait)
     }
 
     /// The field at `path`, names with dots in between, as text can fill it.

@@ -88,6 +88,10 @@ pub(super) fn assemble(
         })?;
         put(&mut object, target, value)?;
     }
+    // A body with all arguments has its lists, too.
+    for list in route.lists.iter().filter(|_| !matches!(route.body, Body::All)) {
+        object.entry(list).or_insert_with(|| Value::Array(Vec::new()));
+    }
     Ok(Value::Object(object).to_string().into())
 }
 

@@ -13,6 +13,7 @@ use super::{
     routes::{Body, Route},
 };
 use crate::{Kind, MethodInfo};
+use buffa::editions::FieldPresence;
 use buffa_descriptor::{FieldKind, MessageIndex, SingularKind};
 use comments::Comments;
 use schemas::Schemas;
@@ -137,7 +138,7 @@ impl Document<'_> {
             if let Some(bound) = bound {
                 let (variable, target) = (&route.template.variables[bound], &route.variables[bound]);
                 if variable.is_single {
-                    parameter["schema"] = self.schemas.of_kind(target.kind);
+                    parameter["schema"] = self.schemas.of_field(input, FieldKind::Singular(target.kind));
                     parameter["description"] = format!("`{}`", target.json_path()).into();
                 } else {
                     let text = format!("a part of `{}`, as in `{}`", target.json_path(), route.rule.path);
@@ -156,7 +157,8 @@ impl Document<'_> {
             }
             Body::Field(field) if !route.is_raw => {
                 let field = schema.pool.message(input).field_by_name(field);
-                let body = field.map_or_else(|| json!({}), |field| self.schemas.of_field(field.kind()));
+                let body =
+                    field.map_or_else(|| json!({}), |field| self.schemas.of_field(input, field.kind()));
                 operation["requestBody"] = request_body(info.kind, &body);
             }
             Body::All | Body::Field(_) => {
@@ -173,7 +175,7 @@ impl Document<'_> {
             None => self.schemas.of_message(output),
             Some((field, _)) => {
                 let field = schema.pool.message(output).field_by_name(field);
-                field.map_or_else(|| json!({}), |field| self.schemas.of_field(field.kind()))
+                field.map_or_else(|| json!({}), |field| self.schemas.of_field(output, field.kind()))
             }
         };
         operation["responses"] = responses(info.kind, &reply, schemas::ERROR);
@@ -245,7 +247,11 @@ impl Document<'_> {
                 && !matches!(kind, FieldKind::Map { .. } | FieldKind::List(SingularKind::Message(_)))
             {
                 let owner = schema.pool.message(message).full_name();
-                let parameter = json!({"name": name, "in": "query", "schema": self.schemas.of_field(kind)});
+                let schema = self.schemas.of_field(message, kind);
+                let mut parameter = json!({"name": name, "in": "query", "schema": schema});
+                if field.presence() == FieldPresence::LegacyRequired && path.len() == 1 {
+                    parameter["required"] = true.into();
+                }
                 let comment = self.comments.of_name(&format!("{owner}.{}", field.name()));
                 parameters.push(described(parameter, comment));
             }

@@ -36,6 +36,8 @@ pub(super) struct Route {
     pub(super) variables: Vec<Target>,
     pub(super) body: Body,
     pub(super) input: MessageIndex,
+    /// Arguments of traits that are lists, by their names: what is read by serde must be there, even if it is empty.
+    pub(super) lists: Vec<String>,
     /// The message is `google.api.HttpBody`: the body of the request is its content.
     pub(super) is_raw: bool,
     pub(super) reply: Answer,
@@ -243,7 +245,11 @@ impl Route {
                 }
             }
         };
-        Ok(Route { method, rule, template, variables, body, input, is_raw, reply, name })
+        let fields = schema.pool.message(input).fields().iter();
+        let lists = fields.filter(|field| matches!(field.kind(), FieldKind::List(_)));
+        let lists = lists.filter(|_| schema.is_arguments(input)).map(|field| field.json_name().to_owned());
+        let lists = lists.collect();
+        Ok(Route { method, rule, template, variables, body, input, lists, is_raw, reply, name })
     }
 
     /// The values of the variables as text, in their order.

@@ -42,9 +42,9 @@ impl<'a> Schemas<'a> {
         reference(name)
     }
 
-    pub(super) fn of_kind(&mut self, kind: SingularKind) -> Value {
+    fn of_kind(&mut self, kind: SingularKind, is_argument: bool) -> Value {
         match kind {
-            SingularKind::Scalar(scalar) => of_scalar(scalar),
+            SingularKind::Scalar(scalar) => of_scalar(scalar, is_argument),
             SingularKind::Enum(index) => {
                 let Some(schema) = self.schema else { return json!({}) };
                 let name = schema.pool.enumeration(index).full_name();
@@ -58,12 +58,14 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    pub(super) fn of_field(&mut self, kind: FieldKind) -> Value {
+    /// The schema of a field of this message.
+    pub(super) fn of_field(&mut self, message: MessageIndex, kind: FieldKind) -> Value {
+        let is_argument = self.schema.is_some_and(|schema| schema.is_arguments(message));
         match kind {
-            FieldKind::Singular(kind) => self.of_kind(kind),
-            FieldKind::List(kind) => json!({"type": "array", "items": self.of_kind(kind)}),
+            FieldKind::Singular(kind) => self.of_kind(kind, is_argument),
+            FieldKind::List(kind) => json!({"type": "array", "items": self.of_kind(kind, is_argument)}),
             FieldKind::Map { value, .. } => {
-                json!({"type": "object", "additionalProperties": self.of_kind(value)})
+                json!({"type": "object", "additionalProperties": self.of_kind(value, is_argument)})
             }
         }
     }
@@ -79,7 +81,7 @@ impl<'a> Schemas<'a> {
             let message = schema.pool.message(index);
             let (mut properties, mut required) = (Map::new(), Vec::new());
             for field in message.fields() {
-                let property = self.of_field(field.kind());
+                let property = self.of_field(index, field.kind());
                 let comment = self.comments.of_name(&format!("{}.{}", message.full_name(), field.name()));
                 properties.insert(field.json_name().to_owned(), described(property, comment));
                 if field.presence() == FieldPresence::LegacyRequired {
@@ -123,12 +125,16 @@ fn error(code: &Value) -> Value {
     })
 }
 
-fn of_scalar(scalar: ScalarType) -> Value {
+/// In the JSON of protobuf, or in that of serde, which has arguments.
+fn of_scalar(scalar: ScalarType, is_argument: bool) -> Value {
     use ScalarType::{
         Bool, Bytes, Double, Fixed32, Fixed64, Float, Int32, Int64, Sfixed32, Sfixed64, Sint32, Sint64,
         String, Uint32, Uint64,
     };
     match scalar {
+        Double if is_argument => json!({"type": "number", "format": "double"}),
+        Int64 if is_argument => json!({"type": "integer", "format": "int64"}),
+        Uint64 if is_argument => json!({"type": "integer", "minimum": 0}),
         Bool => json!({"type": "boolean"}),
         Bytes => json!({"type": "string", "contentEncoding": "base64"}),
         Double => json!({"anyOf": [{"type": "number", "format": "double"}, special()]}),
