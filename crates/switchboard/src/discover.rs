@@ -16,11 +16,12 @@
 //!   leases are renewed after a third of their time.
 //! - **Bounded.** A snapshot has at most [`Options::instances_max`] instances of [`Options::instance_bytes_max`] each.
 //!
-//! Here are [`Fixed`], a list. Those that need a client of their own are in
+//! Here are [`Fixed`], a list, and [`File`]. Those that need a client of their own are in
 //! the crate `switchboard-registry`.
 
 mod cache;
 mod discovery;
+mod file;
 mod fixed;
 mod instance;
 mod lease;
@@ -29,6 +30,7 @@ mod settle;
 mod watch;
 
 pub use discovery::{Backend, Discovery, Feed, Held};
+pub use file::File;
 pub use fixed::Fixed;
 pub use instance::{Instance, Snapshot, State, escape};
 pub use lease::Lease;

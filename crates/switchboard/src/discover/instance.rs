@@ -36,7 +36,6 @@ pub struct Instance {
     /// Whether it takes calls.
     pub state: State,
     /// Anything else. `latitude` and `longitude`, in degrees, are what balancing by distance reads.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }
 

@@ -47,8 +47,8 @@ impl Lease {
     /// Cancel safe: dropped before its end, it may or may not be done.
     ///
     /// # Errors
-    /// `InvalidArgument` for another id or service and what cannot be kept; what the registry says. The lease goes on in
-    /// any case, and later renewals bring the new content after an error of the registry.
+    /// `InvalidArgument` for another id or service and what cannot be kept; what the registry says. The lease goes on
+    /// in any case, and later renewals bring the new content after an error of the registry.
     pub async fn replace(&self, instance: Instance) -> Result<()> {
         if (&instance.id, &instance.service) != (&self.id, &self.service) {
             return Err(Status::new(
