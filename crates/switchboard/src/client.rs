@@ -13,6 +13,7 @@ mod streaming;
 mod unary;
 
 pub use options::ChannelBuilder;
+pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
