@@ -10,6 +10,7 @@
 // Generated code names this crate as its users do.
 extern crate self as switchboard;
 
+mod access;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -18,6 +19,7 @@ mod compression;
 mod context;
 mod driver;
 mod error;
+mod flags;
 #[cfg(feature = "http")]
 mod http;
 pub mod limits;
@@ -27,6 +29,7 @@ pub mod runtime;
 pub mod server;
 pub mod service;
 pub mod stream;
+mod trace;
 
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
@@ -37,10 +40,13 @@ pub use client::{
 pub use codec::Encoded;
 pub use compression::Compression;
 pub use error::Error;
+pub use flags::Flag;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
 pub use limits::{Limit, Limits};
-pub use metrics::{CertificateStats, MethodStats, ServerStats, TlsStats};
+pub use metrics::{
+    CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,
+};
 pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
@@ -54,6 +60,7 @@ pub use switchboard_wire::{
     Code, Codec, Detail, HttpRule, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry, SchemaId,
     ServiceInfo, Status,
 };
+pub use trace::Trace;
 
 /// What calls and handlers return.
 pub type Result<T, E = Status> = std::result::Result<T, E>;

@@ -235,7 +235,7 @@ impl Limits {
 }
 
 impl Unit {
-    fn show(self, value: u64) -> String {
+    pub(crate) fn show(self, value: u64) -> String {
         let scaled = |steps: &[(u64, &str)], plain: &str| {
             let step = steps.iter().find(|(size, _)| value >= *size && value.is_multiple_of(*size));
             step.map_or_else(|| format!("{value}{plain}"), |(size, name)| format!("{}{name}", value / size))
@@ -247,7 +247,7 @@ impl Unit {
         }
     }
 
-    fn parse(self, text: &str) -> Result<u64, Error> {
+    pub(crate) fn parse(self, text: &str) -> Result<u64, Error> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let factor = match (self, text[digits..].trim()) {
             (Unit::Bytes, "" | "B") | (Unit::Count, "") | (Unit::Milliseconds, "ms") => 1,

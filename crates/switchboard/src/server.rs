@@ -3,6 +3,7 @@
 mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
+mod flights;
 mod listening;
 mod mismatch;
 mod sockets;
@@ -10,14 +11,18 @@ mod sockets;
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Tls};
 use crate::{
-    Error, Limit, Limits, Service,
+    Error, Limit, Limits, Service, Status,
+    access::Access,
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
     limits::Source,
-    metrics::{Metrics, ServerStats, TlsStats},
+    metrics::{Carrier, Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
     runtime,
 };
+#[cfg(feature = "http")]
+use flights::Flights;
+pub(crate) use flights::{Flight, SHOWN_MAX};
 use listening::Listening;
 pub(crate) use sockets::Socket;
 use std::{
@@ -25,7 +30,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -51,6 +56,7 @@ pub struct Server {
     /// Methods whose replies are to be compressed, or not.
     method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
+    access: Access,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -80,6 +86,7 @@ impl Server {
             compression: Serving::default(),
             method_compression: Vec::new(),
             mistakes: Vec::new(),
+            access: Access::default(),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -240,6 +247,22 @@ impl Server {
         self
     }
 
+    /// Logs one call in `every`, when it has ended, as an event of `tracing` with the target `switchboard::access` and the
+    /// level `info`: method, wire, peer, code, time, bytes, trace. 0, the default, logs none. It is also a
+    /// [flag](crate::Flag).
+    pub fn access_log(self, every: u32) -> Server {
+        self.access.every.preset(every.into());
+        self
+    }
+
+    /// Logs every call that takes at least so long, with the target `switchboard::slow` and the level `warn`. Zero, the
+    /// default, logs none; what is below a millisecond counts as one.
+    pub fn slow_call(self, took: Duration) -> Server {
+        let least = u64::from(!took.is_zero());
+        self.access.slow.preset((took.as_millis() as u64).max(least));
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -312,6 +335,8 @@ impl Server {
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),
+            #[cfg(feature = "tls")]
+            acceptors: OnceLock::new(),
             last_started: sockets::Moment::default(),
             #[cfg(feature = "channelz")]
             counts_sockets: self.channelz,
@@ -324,6 +349,10 @@ impl Server {
             compression: self.compression,
             parked: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            access: self.access,
+            #[cfg(feature = "http")]
+            flights: Flights::new(runtime::worker_count()),
             open: Mutex::default(),
             #[cfg(feature = "http")]
             websockets: self.websockets,
@@ -360,19 +389,16 @@ impl Server {
             }
             accepting.push((listener, resolved));
         }
+        // As with the addresses below.
+        #[cfg(feature = "tls")]
+        let _ = shared.acceptors.set(acceptors);
         let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
         // Nobody else sets it, and nobody can ask before connections are accepted.
         let _ = shared.listening.set(listening.collect());
         for (listener, resolved) in accepting {
             tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
         }
-        Ok(Running {
-            shared,
-            addresses,
-            #[cfg(feature = "tls")]
-            acceptors,
-            stop: Some(stop),
-        })
+        Ok(Running { shared, addresses, stop: Some(stop) })
     }
 }
 
@@ -381,8 +407,6 @@ impl Server {
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    #[cfg(feature = "tls")]
-    acceptors: Vec<Arc<Acceptor>>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
 }
@@ -413,16 +437,7 @@ impl Running {
 
     /// What was counted so far.
     pub fn stats(&self) -> ServerStats {
-        let metrics = &self.shared.metrics;
-        ServerStats {
-            accepted: metrics.accepted.load(Ordering::Relaxed),
-            connections: self.shared.open().len() as u64,
-            calls_in_flight: self.shared.parked.load(Ordering::Relaxed) as u64,
-            unknown_protocol: metrics.unknown_protocol.load(Ordering::Relaxed),
-            protocol_errors: metrics.protocol_errors.load(Ordering::Relaxed),
-            tls: self.tls_stats(),
-            methods: metrics.methods(),
-        }
+        self.shared.stats()
     }
 
     /// Reads the certificates of every listener again, if their files have changed. Listeners whose files cannot be
@@ -432,16 +447,8 @@ impl Running {
     /// The first file that cannot be used, and why.
     #[cfg(feature = "tls")]
     pub fn reload_tls(&self) -> Result<(), Error> {
-        let outcomes: Vec<_> = self.acceptors.iter().map(|acceptor| acceptor.reload()).collect();
+        let outcomes: Vec<_> = self.shared.acceptors().iter().map(|acceptor| acceptor.reload()).collect();
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
-    }
-
-    fn tls_stats(&self) -> TlsStats {
-        let mismatches = self.shared.metrics.tls_mismatches.load(Ordering::Relaxed);
-        let stats = TlsStats { mismatches, ..TlsStats::default() };
-        #[cfg(feature = "tls")]
-        let stats = self.acceptors.iter().fold(stats, |stats, acceptor| acceptor.count(stats));
-        stats
     }
 
     /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
@@ -491,6 +498,9 @@ pub(crate) struct Shared {
     id: u64,
     /// Where it listens, with the number of each listener.
     listening: OnceLock<Vec<(u64, Address)>>,
+    /// The listeners that take TLS.
+    #[cfg(feature = "tls")]
+    acceptors: OnceLock<Vec<Arc<Acceptor>>>,
     /// When a call began on a connection that has ended.
     last_started: sockets::Moment,
     /// Whether connections count what goes over them.
@@ -504,6 +514,11 @@ pub(crate) struct Shared {
     /// the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
     pub(crate) draining: AtomicBool,
+    /// The calls that are left had their time to end.
+    pub(crate) ending: AtomicBool,
+    pub(crate) access: Access,
+    #[cfg(feature = "http")]
+    pub(crate) flights: Flights,
     open: Mutex<HashMap<u64, Open>>,
     /// Of pages that may open WebSockets.
     #[cfg(feature = "http")]
@@ -527,6 +542,11 @@ pub(crate) struct Open {
     cut: Option<tokio::task::AbortHandle>,
     /// What it counts, if it does.
     socket: Option<Arc<Socket>>,
+    /// Of the peer, as in [`Peer::address`](crate::Peer::address).
+    address: Box<str>,
+    began: Instant,
+    /// What it speaks, once that is known.
+    carrier: Option<Carrier>,
 }
 
 impl Shared {
@@ -539,13 +559,64 @@ impl Shared {
         self.listening.get().map_or(&[], Vec::as_slice)
     }
 
+    /// A connection speaks this from now on.
+    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
+        self.metrics.begin(carrier);
+        let before = match self.open().get_mut(&connection) {
+            Some(open) => open.carrier.replace(carrier),
+            // The server was cut meanwhile.
+            None => Some(carrier),
+        };
+        if let Some(before) = before {
+            self.metrics.end(before);
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn acceptors(&self) -> &[Arc<Acceptor>] {
+        self.acceptors.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn stats(&self) -> ServerStats {
+        let metrics = &self.metrics;
+        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        ServerStats {
+            uptime: metrics.began.elapsed(),
+            accepted: count(&metrics.accepted),
+            connections: self.open().len() as u64,
+            calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
+            unknown_protocol: count(&metrics.unknown_protocol),
+            protocol_errors: count(&metrics.protocol_errors),
+            tls: self.tls_stats(),
+            methods: metrics.methods(),
+            carriers: metrics.carriers(),
+            peers: metrics.peers.stats(),
+        }
+    }
+
+    fn tls_stats(&self) -> TlsStats {
+        let mismatches = self.metrics.tls_mismatches.load(Ordering::Relaxed);
+        let stats = TlsStats { mismatches, ..TlsStats::default() };
+        #[cfg(feature = "tls")]
+        let stats = self.acceptors().iter().fold(stats, |stats, acceptor| acceptor.count(stats));
+        stats
+    }
+
     fn cut_all(&self) {
         for (_, connection) in self.open().drain() {
+            if let Some(carrier) = connection.carrier {
+                self.metrics.end(carrier);
+            }
             if let Some(cut) = connection.cut {
                 cut.abort();
             }
         }
     }
+}
+
+/// What calls get that did not end while the server drained.
+pub(crate) fn going_away() -> Status {
+    Status::unavailable("the server is going away, and the call did not end in the time that was left")
 }
 
 /// Resolves on Ctrl-C or, on Unix, SIGTERM.
