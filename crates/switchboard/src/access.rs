@@ -24,7 +24,6 @@ pub(crate) struct Entry<'a> {
     pub(crate) method: String,
     pub(crate) peer: &'a Peer,
     pub(crate) code: Code,
-    pub(crate) took: Duration,
     pub(crate) received: u64,
     pub(crate) sent: u64,
     pub(crate) trace: Option<&'a Trace>,
@@ -57,6 +56,10 @@ impl Access {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.every.value() | self.slow.value() != 0
+    }
+
+    pub(crate) fn flags(&self) -> [Flag; 2] {
+        [self.every.clone(), self.slow.clone()]
     }
 
     /// Logs a call that ended, if it is one of those; `entry` is asked for then only.

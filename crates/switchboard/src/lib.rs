@@ -11,6 +11,8 @@
 extern crate self as switchboard;
 
 mod access;
+#[cfg(feature = "http")]
+pub mod admin;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -51,7 +53,7 @@ pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
 pub use runtime::{Runtime, run};
-pub use server::{Drained, Running, Server};
+pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
 pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]

@@ -202,14 +202,6 @@ impl Limits {
         self.get(Limit::OutboxBytesMax) as usize
     }
 
-    pub(crate) fn server_calls_max(&self) -> usize {
-        self.get(Limit::ServerCallsMax) as usize
-    }
-
-    pub(crate) fn connections_max(&self) -> usize {
-        self.get(Limit::ConnectionsMax) as usize
-    }
-
     /// The part that the wires enforce.
     pub(crate) fn wire(&self) -> switchboard_wire::Limits {
         let mut limits = switchboard_wire::Limits::default();

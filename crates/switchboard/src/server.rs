@@ -4,6 +4,7 @@ mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
 mod flights;
+mod lifecycle;
 mod listening;
 mod mismatch;
 mod sockets;
@@ -15,6 +16,7 @@ use crate::{
     access::Access,
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
+    flags::{Flag, Flags},
     limits::Source,
     metrics::{Carrier, Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
@@ -23,7 +25,12 @@ use crate::{
 #[cfg(feature = "http")]
 use flights::Flights;
 pub(crate) use flights::{Flight, SHOWN_MAX};
+use lifecycle::Hooks;
+pub(crate) use lifecycle::Phase;
+pub use lifecycle::{CutCalls, CutConnections, Stopped};
 use listening::Listening;
+#[cfg(feature = "http")]
+pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
 use std::{
     collections::HashMap,
@@ -57,6 +64,10 @@ pub struct Server {
     method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
     access: Access,
+    flags: Vec<Flag>,
+    hooks: Hooks,
+    #[cfg(feature = "http")]
+    admin: Option<crate::admin::Admin>,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -87,6 +98,10 @@ impl Server {
             method_compression: Vec::new(),
             mistakes: Vec::new(),
             access: Access::default(),
+            flags: Vec::new(),
+            hooks: Hooks::default(),
+            #[cfg(feature = "http")]
+            admin: None,
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -263,29 +278,89 @@ impl Server {
         self
     }
 
+    /// Adds a number of the application to those that may be changed while the server runs, on the admin page `/flags`.
+    pub fn flag(mut self, flag: &Flag) -> Server {
+        self.flags.push(flag.clone());
+        self
+    }
+
+    /// Shows what the server does on a listener of its own: `tcp://127.0.0.1:9090`, or an [`Admin`](crate::admin::Admin)
+    /// with more to it. Never on the addresses of the services.
+    ///
+    /// ```
+    /// let server = switchboard::Server::new().admin("tcp://127.0.0.1:9090");
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn admin(mut self, admin: impl Into<crate::admin::Admin>) -> Server {
+        self.admin = Some(admin.into());
+        self
+    }
+
+    /// Runs before the server is ready: filling caches, opening connections. Meanwhile it listens and answers, but health
+    /// checks say `NOT_SERVING`. When it fails, the server does not start. Several run one after the other.
+    pub fn warm_up<F>(mut self, work: impl FnOnce() -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = crate::Result<()>> + Send + 'static,
+    {
+        self.hooks.warm_up.push(Box::new(|| Box::pin(work())));
+        self
+    }
+
+    /// Runs once the server is ready, with the addresses that were bound. When it fails, the server does not start.
+    /// Several run one after the other.
+    pub fn on_start<F>(mut self, hook: impl FnOnce(Vec<Address>) -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = crate::Result<()>> + Send + 'static,
+    {
+        self.hooks.start.push(Box::new(|addresses| Box::pin(hook(addresses))));
+        self
+    }
+
+    /// Runs when the server begins to stop, before it refuses anything. Several run at once.
+    pub fn on_stop<F>(mut self, hook: impl FnOnce() -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.hooks.stop.push(Box::new(|| Box::pin(hook())));
+        self
+    }
+
+    /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
+    /// balancer. None unless set.
+    pub fn notice(mut self, time: Duration) -> Server {
+        self.hooks.notice = time;
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
         self
     }
 
-    /// Serves until Ctrl-C or SIGTERM, then drains.
+    /// Serves until Ctrl-C or SIGTERM, then [stops](Running::stop): calls get the time of `drain_timeout`. A second
+    /// signal cuts at once.
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
     pub async fn serve(self) -> Result<(), Error> {
-        self.serve_until(interrupted()).await
+        let running = self.start().await?;
+        interrupted().await;
+        tokio::select! {
+            () = running.stop_logged() => {}
+            () = interrupted() => tracing::warn!("stopped at once: a second signal came"),
+        }
+        Ok(())
     }
 
-    /// Serves until `stop` is ready, then drains.
+    /// Serves until `stop` is ready, then [stops](Running::stop).
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
     pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let running = self.start().await?;
         stop.await;
-        let limit = running.shared.limits.drain_timeout();
-        running.drain(limit).await;
+        running.stop_logged().await;
         Ok(())
     }
 
@@ -302,6 +377,16 @@ impl Server {
         }
         if self.listeners.is_empty() {
             return Err(Error::config("the server listens nowhere: add .listen(\"tcp://127.0.0.1:8080\")"));
+        }
+        #[cfg(feature = "http")]
+        let admin = match self.admin.take() {
+            None => None,
+            Some(admin) => Some((admin.check()?, admin)),
+        };
+        let live = Live::new(&self.limits);
+        let mut flags = Flags::default();
+        for flag in self.flags.drain(..).chain(self.access.flags()).chain(live.flags()) {
+            flags.add(flag)?;
         }
         #[cfg(feature = "channelz")]
         let shown = channelz::Shown::default();
@@ -351,6 +436,9 @@ impl Server {
             draining: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             access: self.access,
+            live,
+            flags: Arc::new(flags),
+            phase: watch::Sender::new(Phase::Starting),
             #[cfg(feature = "http")]
             flights: Flights::new(runtime::worker_count()),
             open: Mutex::default(),
@@ -395,10 +483,26 @@ impl Server {
         let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
         // Nobody else sets it, and nobody can ask before connections are accepted.
         let _ = shared.listening.set(listening.collect());
-        for (listener, resolved) in accepting {
-            tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
+        let mut running = Running {
+            shared,
+            addresses,
+            stop: Some(stop),
+            hooks: self.hooks,
+            #[cfg(feature = "http")]
+            admin: None,
+        };
+        #[cfg(feature = "http")]
+        if let Some((address, admin)) = admin {
+            running.admin = Some(crate::admin::start(admin, &address, running.shared.clone()).await?);
         }
-        Ok(Running { shared, addresses, stop: Some(stop) })
+        // With work to be done first, probes are to be told.
+        let is_ready = running.hooks.warm_up.is_empty();
+        running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
+        for (listener, resolved) in accepting {
+            tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
+        }
+        running.begin().await?;
+        Ok(running)
     }
 }
 
@@ -409,6 +513,9 @@ pub struct Running {
     addresses: Vec<Address>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
+    hooks: Hooks,
+    #[cfg(feature = "http")]
+    admin: Option<(Address, tokio::task::AbortHandle)>,
 }
 
 /// What was left when a drain ended.
@@ -428,6 +535,23 @@ impl Running {
     /// The first address as text, for clients in tests.
     pub fn url(&self) -> String {
         self.addresses[0].to_string()
+    }
+
+    /// Where the admin pages are, if they are anywhere.
+    #[cfg(feature = "http")]
+    pub fn admin(&self) -> Option<&Address> {
+        self.admin.as_ref().map(|(address, _)| address)
+    }
+
+    /// Stops as programs do that were told to: calls get the time of `drain_timeout`.
+    async fn stop_logged(self) {
+        let drain = self.shared.limits.drain_timeout();
+        let stopped = self.stop(drain, drain + lifecycle::LAST_WORDS).await;
+        if stopped.is_clean() {
+            tracing::info!("{stopped}");
+        } else {
+            tracing::warn!("{stopped}");
+        }
     }
 
     /// The limits of the server, before those of single listeners.
@@ -450,32 +574,6 @@ impl Running {
         let outcomes: Vec<_> = self.shared.acceptors().iter().map(|acceptor| acceptor.reload()).collect();
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
     }
-
-    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
-    ///
-    /// Cancel safe: dropped before its end, it cuts every connection.
-    pub async fn drain(mut self, limit: Duration) -> Drained {
-        let end = Instant::now() + limit;
-        self.stop = None;
-        let shared = &self.shared;
-        shared.draining.store(true, Ordering::Relaxed);
-        #[cfg(feature = "http")]
-        shared.drain_http.send_replace(true);
-        for connection in shared.open().values() {
-            connection.wakes.wake();
-        }
-        loop {
-            let cut = shared.open().len();
-            if cut == 0 {
-                return Drained { cut };
-            }
-            if Instant::now() >= end {
-                return Drained { cut };
-            }
-            tokio::time::sleep(Duration::from_millis(5).min(end.saturating_duration_since(Instant::now())))
-                .await;
-        }
-    }
 }
 
 impl Running {
@@ -487,6 +585,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        #[cfg(feature = "http")]
+        if let Some((_, admin)) = &self.admin {
+            admin.abort();
+        }
         self.shared.cut_all();
     }
 }
@@ -517,6 +619,10 @@ pub(crate) struct Shared {
     /// The calls that are left had their time to end.
     pub(crate) ending: AtomicBool,
     pub(crate) access: Access,
+    pub(crate) live: Live,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener changes them"))]
+    pub(crate) flags: Arc<Flags>,
+    phase: watch::Sender<Phase>,
     #[cfg(feature = "http")]
     pub(crate) flights: Flights,
     open: Mutex<HashMap<u64, Open>>,
@@ -536,6 +642,25 @@ pub(crate) struct Shared {
     pub(crate) pages: crate::http::Pages,
 }
 
+/// Limits that may be changed while the server runs.
+pub(crate) struct Live {
+    pub(crate) connections_max: Flag,
+    pub(crate) server_calls_max: Flag,
+}
+
+impl Live {
+    fn new(limits: &Limits) -> Live {
+        let flag = |limit: Limit| {
+            Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
+        };
+        Live { connections_max: flag(Limit::ConnectionsMax), server_calls_max: flag(Limit::ServerCallsMax) }
+    }
+
+    fn flags(&self) -> [Flag; 2] {
+        [self.connections_max.clone(), self.server_calls_max.clone()]
+    }
+}
+
 /// An open connection.
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
@@ -543,10 +668,25 @@ pub(crate) struct Open {
     /// What it counts, if it does.
     socket: Option<Arc<Socket>>,
     /// Of the peer, as in [`Peer::address`](crate::Peer::address).
-    address: Box<str>,
-    began: Instant,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
+    pub(crate) address: Box<str>,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
+    pub(crate) began: Instant,
     /// What it speaks, once that is known.
-    carrier: Option<Carrier>,
+    pub(crate) carrier: Option<Carrier>,
+}
+
+#[cfg(feature = "http")]
+impl Open {
+    /// What it counted, if it does.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.socket.as_ref().map(|socket| socket.counts())
+    }
+
+    /// Calls that wait in handlers; those on HTTP are not known by connection.
+    pub(crate) fn waiting(&self) -> usize {
+        self.wakes.parked()
+    }
 }
 
 impl Shared {
@@ -554,9 +694,15 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(feature = "channelz")]
-    fn listening(&self) -> &[(u64, Address)] {
+    #[cfg(any(feature = "channelz", feature = "http"))]
+    pub(crate) fn listening(&self) -> &[(u64, Address)] {
         self.listening.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether connections count what goes over them.
+    #[cfg(feature = "http")]
+    pub(crate) fn counts_sockets(&self) -> bool {
+        self.counts_sockets
     }
 
     /// A connection speaks this from now on.

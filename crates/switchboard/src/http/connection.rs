@@ -66,11 +66,11 @@ pub(crate) async fn serve(accepted: Accepted) {
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared, &settings).await
+        until_end(connection, tell, drain, &settings).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
         let tell = |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared, &settings).await
+        until_end(connection, tell, drain, &settings).await
     };
     if let Some(upgrade) = upgrades.take() {
         return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
@@ -117,7 +117,6 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     tell: fn(Pin<&mut C>),
     mut drain: watch::Receiver<bool>,
-    shared: &Shared,
     limits: &Limits,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
@@ -143,7 +142,6 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
         // What has not ended by then is cut.
         return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
     }
-    Standard::of(shared).drain();
     connection.await
 }
 

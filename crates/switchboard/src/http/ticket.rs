@@ -67,7 +67,7 @@ impl Ticket {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
         } else {
             let parked = shared.parked.load(Ordering::Relaxed);
-            (parked >= shared.limits.server_calls_max()).then(|| {
+            (parked as u64 >= shared.live.server_calls_max.value()).then(|| {
                 let text = format!("{parked} calls are in flight on this server (server_calls_max)");
                 Status::resource_exhausted(text).with_retry(Retry::Safe)
             })
@@ -163,7 +163,6 @@ impl Ticket {
                     method: self.shared.table.full_name(self.method),
                     peer: &self.peer,
                     code,
-                    took,
                     received: self.received,
                     sent: self.sent,
                     trace: self.trace.as_deref(),

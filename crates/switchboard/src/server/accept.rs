@@ -76,7 +76,7 @@ fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resol
     let key = peer.connection;
     {
         let mut open = shared.open();
-        if open.len() >= shared.limits.connections_max() {
+        if open.len() as u64 >= shared.live.connections_max.value() {
             tracing::warn!(peer = %peer.address, "closed: {} connections are open (connections_max)", open.len());
             return;
         }

@@ -197,7 +197,7 @@ impl<W: ServerWire> Connection<W> {
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         let parked = self.shared.parked.load(Ordering::Relaxed);
-        if parked >= self.shared.limits.server_calls_max() {
+        if parked as u64 >= self.shared.live.server_calls_max.value() {
             let text = format!("{parked} calls are in flight on this server (server_calls_max)");
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
@@ -409,7 +409,6 @@ impl<W: ServerWire> Connection<W> {
             method: self.shared.table.full_name(method),
             peer: &self.peer,
             code: ended.code,
-            took: ended.took,
             received: ended.received,
             sent: ended.sent,
             trace,
