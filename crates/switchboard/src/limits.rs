@@ -163,6 +163,14 @@ impl Limits {
         self.set(limit, limit.unit().parse(value)?, source)
     }
 
+    /// A time as options spell it: `300ms`, `10s`, `5min`, `1h`.
+    ///
+    /// # Errors
+    /// What is no such time.
+    pub fn parse_time(text: &str) -> Result<Duration, Error> {
+        Unit::Milliseconds.parse(text).map(Duration::from_millis)
+    }
+
     fn duration(&self, limit: Limit) -> Duration {
         Duration::from_millis(self.get(limit))
     }

@@ -65,7 +65,7 @@ pub struct Server {
     mistakes: Vec<Error>,
     access: Access,
     flags: Vec<Flag>,
-    hooks: Hooks,
+    hooks: Mutex<Hooks>,
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     #[cfg(feature = "channelz")]
@@ -99,7 +99,7 @@ impl Server {
             mistakes: Vec::new(),
             access: Access::default(),
             flags: Vec::new(),
-            hooks: Hooks::default(),
+            hooks: Mutex::default(),
             #[cfg(feature = "http")]
             admin: None,
             #[cfg(feature = "channelz")]
@@ -302,7 +302,7 @@ impl Server {
     where
         F: Future<Output = crate::Result<()>> + Send + 'static,
     {
-        self.hooks.warm_up.push(Box::new(|| Box::pin(work())));
+        self.hooks().warm_up.push(Box::new(|| Box::pin(work())));
         self
     }
 
@@ -312,7 +312,7 @@ impl Server {
     where
         F: Future<Output = crate::Result<()>> + Send + 'static,
     {
-        self.hooks.start.push(Box::new(|addresses| Box::pin(hook(addresses))));
+        self.hooks().start.push(Box::new(|addresses| Box::pin(hook(addresses))));
         self
     }
 
@@ -321,15 +321,19 @@ impl Server {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.hooks.stop.push(Box::new(|| Box::pin(hook())));
+        self.hooks().stop.push(Box::new(|| Box::pin(hook())));
         self
     }
 
     /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
     /// balancer. None unless set.
     pub fn notice(mut self, time: Duration) -> Server {
-        self.hooks.notice = time;
+        self.hooks().notice = time;
         self
+    }
+
+    fn hooks(&mut self) -> &mut Hooks {
+        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces all limits, sources included.
@@ -496,7 +500,7 @@ impl Server {
             running.admin = Some(crate::admin::start(admin, &address, running.shared.clone()).await?);
         }
         // With work to be done first, probes are to be told.
-        let is_ready = running.hooks.warm_up.is_empty();
+        let is_ready = running.hooks().warm_up.is_empty();
         running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
         for (listener, resolved) in accepting {
             tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
@@ -513,7 +517,7 @@ pub struct Running {
     addresses: Vec<Address>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
-    hooks: Hooks,
+    hooks: Mutex<Hooks>,
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
 }

@@ -33,6 +33,13 @@ async fn in_flight(running: &Running, calls: u64) {
     .await;
 }
 
+#[test]
+fn servers_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Server>();
+    shared::<Running>();
+}
+
 #[tokio::test]
 async fn server_without_calls_stops_at_once_and_clean() {
     let (running, channel, _) = served("tcp://127.0.0.1:0").await;

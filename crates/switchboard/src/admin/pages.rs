@@ -8,7 +8,7 @@ use crate::{
     Code, Limit,
     flags::Flag,
     limits::Unit,
-    metrics::Latency,
+    metrics::{Carrier, Latency},
     server::{Phase, Shared},
 };
 use ::http::{Request, StatusCode, Uri, header::ACCEPT};
@@ -249,7 +249,7 @@ fn connections(shared: &Shared) -> Page {
         table.push([
             (*number).into(),
             (*open.address).into(),
-            open.carrier.map(|carrier| carrier.name()).into(),
+            open.carrier.map(Carrier::name).into(),
             now.saturating_duration_since(open.began).as_secs().into(),
             (open.waiting() as u64).into(),
             count(|counts| counts.started),

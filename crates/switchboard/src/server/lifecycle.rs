@@ -1,12 +1,12 @@
 //! From the first bind to the last connection: phases, hooks, and the end in good order.
 
 use super::{Drained, Running, Shared};
-use crate::{Address, Error, Result, Status};
+use crate::{Address, Error, Result, Status, metrics::Carrier};
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::atomic::Ordering,
+    sync::{PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, timeout_at};
@@ -37,14 +37,16 @@ impl Phase {
     }
 }
 
-type Ending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type StartHook = Box<dyn FnOnce(Vec<Address>) -> Work<Result<()>> + Send>;
 
-/// What the application wants done at the beginning and at the end.
+/// What the application wants done at the beginning and at the end. Behind a lock that nobody ever waits for: the work
+/// need not be `Sync`, and what has it is.
 #[derive(Default)]
 pub(super) struct Hooks {
-    pub(super) warm_up: Vec<Box<dyn FnOnce() -> Ending<Result<()>> + Send>>,
-    pub(super) start: Vec<Box<dyn FnOnce(Vec<Address>) -> Ending<Result<()>> + Send>>,
-    pub(super) stop: Vec<Box<dyn FnOnce() -> Ending<()> + Send>>,
+    pub(super) warm_up: Vec<Box<dyn FnOnce() -> Work<Result<()>> + Send>>,
+    pub(super) start: Vec<StartHook>,
+    pub(super) stop: Vec<Box<dyn FnOnce() -> Work<()> + Send>>,
     /// How long the notice of an end takes to reach everybody.
     pub(super) notice: Duration,
 }
@@ -114,12 +116,12 @@ impl Running {
     /// A hook's.
     pub(super) async fn begin(&mut self) -> Result<(), Error> {
         let failed = |what, status: Status| Error::config(format!("{what}: {status}"));
-        let hooks = std::mem::take(&mut self.hooks.warm_up);
+        let hooks = std::mem::take(&mut self.hooks().warm_up);
         for hook in hooks {
             hook().await.map_err(|status| failed("warm_up", status))?;
         }
         self.shared.set_phase(Phase::Serving);
-        let hooks = std::mem::take(&mut self.hooks.start);
+        let hooks = std::mem::take(&mut self.hooks().start);
         for hook in hooks {
             hook(self.addresses.clone()).await.map_err(|status| failed("on_start", status))?;
         }
@@ -141,7 +143,7 @@ impl Running {
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
-        let (began, notice) = (Instant::now(), self.hooks.notice);
+        let (began, notice) = (Instant::now(), self.hooks().notice);
         self.shared.set_phase(Phase::Stopping);
         self.leave(began + notice + hard).await;
         sleep(notice).await;
@@ -160,10 +162,14 @@ impl Running {
         Drained { cut: stopped.connections.iter().map(|cut| cut.connections as usize).sum() }
     }
 
+    pub(super) fn hooks(&mut self) -> &mut Hooks {
+        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs the hooks, all at once, but not beyond `end`.
     async fn leave(&mut self, end: Instant) {
         let mut hooks = tokio::task::JoinSet::new();
-        for hook in std::mem::take(&mut self.hooks.stop) {
+        for hook in std::mem::take(&mut self.hooks().stop) {
             hooks.spawn(hook());
         }
         let all = async { while hooks.join_next().await.is_some() {} };
@@ -243,7 +249,7 @@ impl Shared {
     fn left(&self) -> Vec<CutConnections> {
         let mut left: Vec<CutConnections> = Vec::new();
         for open in self.open().values() {
-            let protocol = open.carrier.map_or("none", |carrier| carrier.name());
+            let protocol = open.carrier.map_or("none", Carrier::name);
             match left.iter_mut().find(|cut| cut.protocol == protocol) {
                 Some(cut) => cut.connections += 1,
                 None => left.push(CutConnections { protocol, connections: 1 }),

@@ -8,7 +8,7 @@ use crate::{
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
-    metrics::{Ended, Tally},
+    metrics::Ended,
     stream::Queue,
     trace::Trace,
 };
@@ -468,7 +468,7 @@ impl<W> Connection<W> {
     /// Adds what was counted to the counters of the peer.
     #[cold]
     pub(super) fn tell_peer(&mut self) {
-        let tally = std::mem::replace(&mut self.tally, Tally::default());
+        let tally = std::mem::take(&mut self.tally);
         if let Some(counts) = &self.peer.tally {
             counts.add(&tally);
         }
