@@ -72,16 +72,23 @@ class Server:
             self._lines.put(line)
         self._lines.put(None)
 
+    def read_line(self, start):
+        """The rest of the next line that starts so."""
+        return self._find(re.escape(start) + r"(.*)")
+
     def _read_address(self):
+        return self._find(r"listening on https?://(127\.0\.0\.1:\d+)")
+
+    def _find(self, pattern):
         seen = []
         while True:
             try:
                 line = self._lines.get(timeout=PATIENCE_SECONDS)
             except queue.Empty:
-                raise AssertionError(f"no address from {self._command}, only {seen}") from None
+                raise AssertionError(f"no {pattern} from {self._command}, only {seen}") from None
             if line is None:
                 raise AssertionError(f"{self._command} ended after {seen}")
-            found = re.search(r"listening on https?://(127\.0\.0\.1:\d+)", line)
+            found = re.search(pattern, line)
             if found:
                 return found[1]
             seen.append(line)

@@ -18,6 +18,8 @@ const JS_LIMIT: Duration = Duration::from_secs(120);
 /// A group of cases that needs the same peers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Suite {
+    /// Metrics of the admin listener, read by the library of Prometheus.
+    Admin,
     /// `switchboard call` against a server of grpcio.
     Call,
     /// The page of the demo.
@@ -39,6 +41,7 @@ impl Suite {
     /// Test modules in `interop/python`.
     fn modules(self) -> &'static [&'static str] {
         match self {
+            Self::Admin => &["test_admin"],
             Self::Call => &["test_call"],
             Self::Browser => &["test_browser"],
             Self::Client => &["test_client"],
@@ -57,7 +60,7 @@ impl Suite {
     /// What is needed besides Python.
     fn peer(self) -> Option<Peer> {
         match self {
-            Self::Call | Self::Client | Self::Grpc | Self::Native => None,
+            Self::Admin | Self::Call | Self::Client | Self::Grpc | Self::Native => None,
             Self::Browser => Some(Peer::Chromium),
             Self::Evans => Some(Peer::Evans),
             Self::Grpcui => Some(Peer::Grpcui),

@@ -78,6 +78,11 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
+        name: "interop-admin",
+        about: "the admin pages from Python, and their metrics through the parsers of Prometheus",
+        check: |run| interop::run(run, Suite::Admin),
+    },
+    Step {
         name: "interop-call",
         about: "`switchboard call` to a server of Python grpcio, with and without reflection",
         check: |run| interop::run(run, Suite::Call),

@@ -36,6 +36,19 @@ pub(crate) struct ServeArgs {
     /// their content.
     #[arg(long)]
     websocket_deflate: bool,
+    /// Show what the server does at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine: status,
+    /// calls, flags, and metrics for Prometheus.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    admin: Option<String>,
+    /// Log one call in N [default: none]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    access_log: Option<u32>,
+    /// Log calls that take at least TIME, as in 200ms [default: none]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    slow_call: Option<Duration>,
+    /// After Ctrl-C, go on for TIME before callers are told, so that load balancers hear of it first [default: none]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    notice: Option<Duration>,
     /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.
     #[arg(long)]
     channelz: bool,
@@ -75,6 +88,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         if args.channelz {
             server = server.channelz();
         }
+        if let Some(admin) = args.admin {
+            server = server.admin(admin);
+        }
+        server = server
+            .access_log(args.access_log.unwrap_or_default())
+            .slow_call(args.slow_call.unwrap_or_default())
+            .notice(args.notice.unwrap_or_default());
         let tls = args.tls.settings();
         for address in &args.listen {
             server = tls::listen(server, address, tls.as_ref());
@@ -83,7 +103,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         let running = serving::start(server).await?;
         let lines =
             running.addresses().iter().map(|address| format!("listening on {}\n", serving::url(address)));
-        serving::print(&lines.collect::<String>())?;
+        let mut lines = lines.collect::<String>();
+        if let Some(admin) = running.admin() {
+            lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
+        }
+        serving::print(&lines)?;
         serving::until_stopped(running, stop).await;
         Ok(())
     })
@@ -109,6 +133,12 @@ fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
 fn setting(text: &str) -> Result<String, String> {
     let checked = Limits::default().parse(text, Source::Flag);
     checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// A time as limits spell it.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = Limits::parse_time(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
 }
 
 /// An address, checked; its options are left to the server.

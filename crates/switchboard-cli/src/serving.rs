@@ -6,8 +6,11 @@ use std::{
     process,
     time::Duration,
 };
-use switchboard::{Address, Limit, Running, Server};
+use switchboard::{Address, Limit, Running, Server, Stopped};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What connections get to end, after the calls on them were ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Binds and begins to serve.
 ///
@@ -104,15 +107,24 @@ pub(crate) async fn until_stopped(running: Running, mut stop: Stop) {
         );
     }
     tokio::select! {
-        drained = running.drain(limit) => match drained.cut {
-            0 => eprintln!("drained"),
-            cut => eprintln!("drained; {} had to be cut", connections(cut as u64)),
-        },
+        stopped = running.stop(limit, limit + LAST_WORDS) => eprintln!("{}", report(&stopped)),
         () = stop.requested() => {
             eprintln!("ended at once; calls were cut");
             process::exit(1);
         }
     }
+}
+
+fn report(stopped: &Stopped) -> String {
+    let mut text = "drained".to_owned();
+    for cut in &stopped.calls {
+        let s = if cut.calls == 1 { "" } else { "s" };
+        text.push_str(&format!("; {} call{s} of {} ({}) had to be ended", cut.calls, cut.method, cut.wire));
+    }
+    for cut in &stopped.connections {
+        text.push_str(&format!("; {} ({}) had to be cut", connections(cut.connections), cut.protocol));
+    }
+    text
 }
 
 fn connections(count: u64) -> String {

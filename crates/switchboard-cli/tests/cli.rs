@@ -223,7 +223,7 @@ fn serve_names_every_address_and_drains_on_both_signals() {
 }
 
 #[test]
-fn connections_that_had_to_be_cut_are_counted() {
+fn calls_that_had_to_be_ended_are_counted() {
     let mut server = Running::start("serve --listen 127.0.0.1:0 --drain-timeout 0ms");
     let address = server.line("listening on http://");
     let mut caller = std::net::TcpStream::connect(address).unwrap();
@@ -235,7 +235,30 @@ fn connections_that_had_to_be_cut_are_counted() {
     assert!(std::io::Read::read(&mut caller, &mut [0; 512]).unwrap() > 0);
     let (code, log) = server.signal(rustix::process::Signal::INT);
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("drained; 1 connection had to be cut"), "{log}");
+    let cut = "drained; 1 call of demo.v1.Greeter/Watch (connect) had to be ended";
+    assert!(log.contains(cut), "{log}");
+}
+
+#[test]
+fn serve_shows_admin_pages_and_logs_calls() {
+    let line = "serve --listen 127.0.0.1:0 --admin 127.0.0.1:0 --access-log 1 --workers 1";
+    let mut server = Running::start(line);
+    let address = server.line("listening on http://");
+    let admin = server.line("admin pages on http://");
+    assert!(get(&admin, "/status").contains("state"));
+    assert!(get(&admin, "/health/ready").starts_with("HTTP/1.1 200"));
+    // Not on the public port.
+    assert!(get(&address, "/status").starts_with("HTTP/1.1 404"), "{}", get(&address, "/status"));
+    let mut caller = std::net::TcpStream::connect(&address).unwrap();
+    let request = "POST /demo.v1.Greeter/Greet HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+                   content-type: application/json\r\ncontent-length: 14\r\n\r\n{\"name\":\"Ada\"}";
+    std::io::Write::write_all(&mut caller, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut caller, &mut answer).unwrap();
+    assert!(answer.contains("Ada"), "{answer}");
+    let (code, log) = server.signal(rustix::process::Signal::TERM);
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("demo.v1.Greeter/Greet") && log.contains("took_us"), "{log}");
 }
 
 /// Head and body of what is at the path.

@@ -6,7 +6,9 @@ use crate::{
     Codec, Metadata, Payload, Result, Status,
     codec::{Form, Parts},
     compression::{Message, Packing},
+    metrics::PeerCount,
     stream::{Items, Queue},
+    trace::{self, Trace},
 };
 use bytes::Bytes;
 use std::{
@@ -75,6 +77,7 @@ struct Context {
     /// The request message, if it is large: a reply may share parts of it.
     #[cfg(feature = "proto")]
     request: Option<Bytes>,
+    trace: Option<Arc<Trace>>,
     reply: Place,
 }
 
@@ -135,6 +138,10 @@ pub struct Peer {
     pub identity: Option<Arc<Identity>>,
     /// What is counted of the connection, where somebody may ask.
     pub(crate) counts: Option<Arc<crate::server::Socket>>,
+    /// What is counted of all its connections.
+    pub(crate) tally: Option<Arc<PeerCount>>,
+    /// The number of the connection in this process; 0 for calls inside it.
+    pub(crate) connection: u64,
 }
 
 /// What the verified certificate of a peer says of it.
@@ -261,6 +268,7 @@ impl Cx {
         deadline: Option<Instant>,
         metadata: Metadata,
     ) -> Cx {
+        let trace = trace::begin(&metadata, peer, service, method);
         if let Some(mut kept) = CONTEXTS.with_borrow_mut(Vec::pop) {
             if !Arc::ptr_eq(&kept.peer, peer) {
                 kept.peer = peer.clone();
@@ -271,6 +279,7 @@ impl Cx {
             kept.method = method;
             kept.deadline = deadline;
             kept.metadata = metadata;
+            kept.trace = trace;
             return Cx(Some(kept));
         }
         Cx(Some(Box::new(Context {
@@ -284,6 +293,7 @@ impl Cx {
             metadata,
             #[cfg(feature = "proto")]
             request: None,
+            trace,
             reply: Place::default(),
         })))
     }
@@ -335,6 +345,20 @@ impl Cx {
     /// What the caller added to the call.
     pub fn metadata(&self) -> &Metadata {
         &self.context().metadata
+    }
+
+    /// The trace that the call is part of, as its caller told in `traceparent` ([W3C Trace Context]); also when nobody
+    /// told one, but spans are recorded here. Calls that the handler makes are part of it too, without its doing.
+    ///
+    /// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
+    pub fn trace(&self) -> Option<&Trace> {
+        self.context().trace.as_deref()
+    }
+
+    /// The same for whoever polls the handler.
+    #[inline]
+    pub(crate) fn shared_trace(&self) -> Option<Arc<Trace>> {
+        self.context().trace.clone()
     }
 
     /// When the call must have ended.
@@ -422,6 +446,7 @@ impl Drop for Cx {
         {
             context.request = None;
         }
+        context.trace = None;
         context.reply.clear();
         // A thread that ends keeps nothing any more.
         let _ = CONTEXTS.try_with(|contexts| {

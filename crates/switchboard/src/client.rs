@@ -20,6 +20,7 @@ pub use unary::{OnewayCall, Response, UnaryCall};
 use crate::{
     Codec, Compression, Kind, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
     limits::Source,
+    trace::{TRACEPARENT, TRACESTATE},
 };
 use bytes::Bytes;
 use std::{
@@ -194,6 +195,10 @@ impl Channel {
                 }
             }
         };
+        let mut metadata = Metadata::new();
+        if let Some(trace) = context::trace() {
+            trace.add_to(&mut metadata);
+        }
         Begin {
             target,
             method,
@@ -201,7 +206,7 @@ impl Channel {
             compression,
             timeout,
             reply_bytes_max: usize::MAX,
-            metadata: Metadata::new(),
+            metadata,
             mistake: None,
         }
     }
@@ -244,6 +249,11 @@ enum Target {
 
 impl Begin {
     fn meta(&mut self, name: &str, value: impl Into<Bytes>) {
+        if name.eq_ignore_ascii_case(TRACEPARENT) {
+            // The caller's own choice, instead of what is inherited.
+            self.metadata.remove(TRACEPARENT);
+            self.metadata.remove(TRACESTATE);
+        }
         if let Err(refused) = self.metadata.insert(name, value) {
             self.mistake.get_or_insert_with(|| refused.into());
         }

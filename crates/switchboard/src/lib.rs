@@ -10,6 +10,9 @@
 // Generated code names this crate as its users do.
 extern crate self as switchboard;
 
+mod access;
+#[cfg(feature = "http")]
+pub mod admin;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -19,6 +22,7 @@ mod context;
 pub mod discover;
 mod driver;
 mod error;
+mod flags;
 #[cfg(feature = "http")]
 mod http;
 pub mod limits;
@@ -28,6 +32,7 @@ pub mod runtime;
 pub mod server;
 pub mod service;
 pub mod stream;
+mod trace;
 
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
@@ -39,15 +44,18 @@ pub use codec::Encoded;
 pub use codec::Payload;
 pub use compression::Compression;
 pub use error::Error;
+pub use flags::Flag;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
 pub use limits::{Limit, Limits};
-pub use metrics::{CertificateStats, MethodStats, ServerStats, TlsStats};
+pub use metrics::{
+    CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,
+};
 pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
 pub use runtime::{Runtime, run};
-pub use server::{Drained, Running, Server};
+pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
 pub use stream::{Receiver, Sender};
 #[cfg(feature = "macros")]
@@ -56,6 +64,7 @@ pub use switchboard_wire::{
     Code, Codec, Detail, HttpRule, HttpText, Idempotency, Kind, Metadata, MethodInfo, Origin, Params, Retry,
     SchemaId, ServiceInfo, Status, TextKind, TextParam,
 };
+pub use trace::Trace;
 
 /// What calls and handlers return.
 pub type Result<T, E = Status> = std::result::Result<T, E>;

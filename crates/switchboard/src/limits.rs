@@ -163,6 +163,14 @@ impl Limits {
         self.set(limit, limit.unit().parse(value)?, source)
     }
 
+    /// A time as options spell it: `300ms`, `10s`, `5min`, `1h`.
+    ///
+    /// # Errors
+    /// What is no such time.
+    pub fn parse_time(text: &str) -> Result<Duration, Error> {
+        Unit::Milliseconds.parse(text).map(Duration::from_millis)
+    }
+
     fn duration(&self, limit: Limit) -> Duration {
         Duration::from_millis(self.get(limit))
     }
@@ -202,14 +210,6 @@ impl Limits {
         self.get(Limit::OutboxBytesMax) as usize
     }
 
-    pub(crate) fn server_calls_max(&self) -> usize {
-        self.get(Limit::ServerCallsMax) as usize
-    }
-
-    pub(crate) fn connections_max(&self) -> usize {
-        self.get(Limit::ConnectionsMax) as usize
-    }
-
     /// The part that the wires enforce.
     pub(crate) fn wire(&self) -> switchboard_wire::Limits {
         let mut limits = switchboard_wire::Limits::default();
@@ -235,7 +235,7 @@ impl Limits {
 }
 
 impl Unit {
-    fn show(self, value: u64) -> String {
+    pub(crate) fn show(self, value: u64) -> String {
         let scaled = |steps: &[(u64, &str)], plain: &str| {
             let step = steps.iter().find(|(size, _)| value >= *size && value.is_multiple_of(*size));
             step.map_or_else(|| format!("{value}{plain}"), |(size, name)| format!("{}{name}", value / size))
@@ -247,7 +247,7 @@ impl Unit {
         }
     }
 
-    fn parse(self, text: &str) -> Result<u64, Error> {
+    pub(crate) fn parse(self, text: &str) -> Result<u64, Error> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let factor = match (self, text[digits..].trim()) {
             (Unit::Bytes, "" | "B") | (Unit::Count, "") | (Unit::Milliseconds, "ms") => 1,

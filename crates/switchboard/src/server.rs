@@ -3,6 +3,8 @@
 mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
+mod flights;
+mod lifecycle;
 mod listening;
 mod mismatch;
 mod sockets;
@@ -10,22 +12,32 @@ mod sockets;
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Tls};
 use crate::{
-    Error, Limit, Limits, Service,
+    Error, Limit, Limits, Service, Status,
+    access::Access,
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
+    flags::{Flag, Flags},
     limits::Source,
-    metrics::{Metrics, ServerStats, TlsStats},
+    metrics::{Carrier, Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
     runtime,
 };
+#[cfg(feature = "http")]
+use flights::Flights;
+pub(crate) use flights::{Flight, SHOWN_MAX};
+use lifecycle::Hooks;
+pub(crate) use lifecycle::Phase;
+pub use lifecycle::{CutCalls, CutConnections, Stopped};
 use listening::Listening;
+#[cfg(feature = "http")]
+pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
 use std::{
     collections::HashMap,
     future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -51,6 +63,11 @@ pub struct Server {
     /// Methods whose replies are to be compressed, or not.
     method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
+    access: Access,
+    flags: Vec<Flag>,
+    hooks: Mutex<Hooks>,
+    #[cfg(feature = "http")]
+    admin: Option<crate::admin::Admin>,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -80,6 +97,11 @@ impl Server {
             compression: Serving::default(),
             method_compression: Vec::new(),
             mistakes: Vec::new(),
+            access: Access::default(),
+            flags: Vec::new(),
+            hooks: Mutex::default(),
+            #[cfg(feature = "http")]
+            admin: None,
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -240,29 +262,109 @@ impl Server {
         self
     }
 
+    /// Logs one call in `every`, when it has ended, as an event of `tracing` with the target `switchboard::access` and the
+    /// level `info`: method, wire, peer, code, time, bytes, trace. 0, the default, logs none. It is also a
+    /// [flag](crate::Flag).
+    pub fn access_log(self, every: u32) -> Server {
+        self.access.every.preset(every.into());
+        self
+    }
+
+    /// Logs every call that takes at least so long, with the target `switchboard::slow` and the level `warn`. Zero, the
+    /// default, logs none; what is below a millisecond counts as one.
+    pub fn slow_call(self, took: Duration) -> Server {
+        let least = u64::from(!took.is_zero());
+        self.access.slow.preset((took.as_millis() as u64).max(least));
+        self
+    }
+
+    /// Adds a number of the application to those that may be changed while the server runs, on the admin page `/flags`.
+    pub fn flag(mut self, flag: &Flag) -> Server {
+        self.flags.push(flag.clone());
+        self
+    }
+
+    /// Shows what the server does on a listener of its own: `tcp://127.0.0.1:9090`, or an [`Admin`](crate::admin::Admin)
+    /// with more to it. Never on the addresses of the services.
+    ///
+    /// ```
+    /// let server = switchboard::Server::new().admin("tcp://127.0.0.1:9090");
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn admin(mut self, admin: impl Into<crate::admin::Admin>) -> Server {
+        self.admin = Some(admin.into());
+        self
+    }
+
+    /// Runs before the server is ready: filling caches, opening connections. Meanwhile it listens and answers, but health
+    /// checks say `NOT_SERVING`. When it fails, the server does not start. Several run one after the other.
+    pub fn warm_up<F>(mut self, work: impl FnOnce() -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = crate::Result<()>> + Send + 'static,
+    {
+        self.hooks().warm_up.push(Box::new(|| Box::pin(work())));
+        self
+    }
+
+    /// Runs once the server is ready, with the addresses that were bound. When it fails, the server does not start.
+    /// Several run one after the other.
+    pub fn on_start<F>(mut self, hook: impl FnOnce(Vec<Address>) -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = crate::Result<()>> + Send + 'static,
+    {
+        self.hooks().start.push(Box::new(|addresses| Box::pin(hook(addresses))));
+        self
+    }
+
+    /// Runs when the server begins to stop, before it refuses anything. Several run at once.
+    pub fn on_stop<F>(mut self, hook: impl FnOnce() -> F + Send + 'static) -> Server
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.hooks().stop.push(Box::new(|| Box::pin(hook())));
+        self
+    }
+
+    /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
+    /// balancer. None unless set.
+    pub fn notice(mut self, time: Duration) -> Server {
+        self.hooks().notice = time;
+        self
+    }
+
+    fn hooks(&mut self) -> &mut Hooks {
+        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
         self
     }
 
-    /// Serves until Ctrl-C or SIGTERM, then drains.
+    /// Serves until Ctrl-C or SIGTERM, then [stops](Running::stop): calls get the time of `drain_timeout`. A second
+    /// signal cuts at once.
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
     pub async fn serve(self) -> Result<(), Error> {
-        self.serve_until(interrupted()).await
+        let running = self.start().await?;
+        interrupted().await;
+        tokio::select! {
+            () = running.stop_logged() => {}
+            () = interrupted() => tracing::warn!("stopped at once: a second signal came"),
+        }
+        Ok(())
     }
 
-    /// Serves until `stop` is ready, then drains.
+    /// Serves until `stop` is ready, then [stops](Running::stop).
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
     pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let running = self.start().await?;
         stop.await;
-        let limit = running.shared.limits.drain_timeout();
-        running.drain(limit).await;
+        running.stop_logged().await;
         Ok(())
     }
 
@@ -279,6 +381,16 @@ impl Server {
         }
         if self.listeners.is_empty() {
             return Err(Error::config("the server listens nowhere: add .listen(\"tcp://127.0.0.1:8080\")"));
+        }
+        #[cfg(feature = "http")]
+        let admin = match self.admin.take() {
+            None => None,
+            Some(admin) => Some((admin.check()?, admin)),
+        };
+        let live = Live::new(&self.limits);
+        let mut flags = Flags::default();
+        for flag in self.flags.drain(..).chain(self.access.flags()).chain(live.flags()) {
+            flags.add(flag)?;
         }
         #[cfg(feature = "channelz")]
         let shown = channelz::Shown::default();
@@ -312,6 +424,8 @@ impl Server {
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),
+            #[cfg(feature = "tls")]
+            acceptors: OnceLock::new(),
             last_started: sockets::Moment::default(),
             #[cfg(feature = "channelz")]
             counts_sockets: self.channelz,
@@ -324,6 +438,13 @@ impl Server {
             compression: self.compression,
             parked: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            access: self.access,
+            live,
+            flags: Arc::new(flags),
+            phase: watch::Sender::new(Phase::Starting),
+            #[cfg(feature = "http")]
+            flights: Flights::new(runtime::worker_count()),
             open: Mutex::default(),
             #[cfg(feature = "http")]
             websockets: self.websockets,
@@ -360,19 +481,32 @@ impl Server {
             }
             accepting.push((listener, resolved));
         }
+        // As with the addresses below.
+        #[cfg(feature = "tls")]
+        let _ = shared.acceptors.set(acceptors);
         let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
         // Nobody else sets it, and nobody can ask before connections are accepted.
         let _ = shared.listening.set(listening.collect());
-        for (listener, resolved) in accepting {
-            tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
-        }
-        Ok(Running {
+        let mut running = Running {
             shared,
             addresses,
-            #[cfg(feature = "tls")]
-            acceptors,
             stop: Some(stop),
-        })
+            hooks: self.hooks,
+            #[cfg(feature = "http")]
+            admin: None,
+        };
+        #[cfg(feature = "http")]
+        if let Some((address, admin)) = admin {
+            running.admin = Some(crate::admin::start(admin, &address, running.shared.clone()).await?);
+        }
+        // With work to be done first, probes are to be told.
+        let is_ready = running.hooks().warm_up.is_empty();
+        running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
+        for (listener, resolved) in accepting {
+            tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
+        }
+        running.begin().await?;
+        Ok(running)
     }
 }
 
@@ -381,10 +515,11 @@ impl Server {
 pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    #[cfg(feature = "tls")]
-    acceptors: Vec<Arc<Acceptor>>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
+    hooks: Mutex<Hooks>,
+    #[cfg(feature = "http")]
+    admin: Option<(Address, tokio::task::AbortHandle)>,
 }
 
 /// What was left when a drain ended.
@@ -406,6 +541,23 @@ impl Running {
         self.addresses[0].to_string()
     }
 
+    /// Where the admin pages are, if they are anywhere.
+    #[cfg(feature = "http")]
+    pub fn admin(&self) -> Option<&Address> {
+        self.admin.as_ref().map(|(address, _)| address)
+    }
+
+    /// Stops as programs do that were told to: calls get the time of `drain_timeout`.
+    async fn stop_logged(self) {
+        let drain = self.shared.limits.drain_timeout();
+        let stopped = self.stop(drain, drain + lifecycle::LAST_WORDS).await;
+        if stopped.is_clean() {
+            tracing::info!("{stopped}");
+        } else {
+            tracing::warn!("{stopped}");
+        }
+    }
+
     /// The limits of the server, before those of single listeners.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
@@ -413,16 +565,7 @@ impl Running {
 
     /// What was counted so far.
     pub fn stats(&self) -> ServerStats {
-        let metrics = &self.shared.metrics;
-        ServerStats {
-            accepted: metrics.accepted.load(Ordering::Relaxed),
-            connections: self.shared.open().len() as u64,
-            calls_in_flight: self.shared.parked.load(Ordering::Relaxed) as u64,
-            unknown_protocol: metrics.unknown_protocol.load(Ordering::Relaxed),
-            protocol_errors: metrics.protocol_errors.load(Ordering::Relaxed),
-            tls: self.tls_stats(),
-            methods: metrics.methods(),
-        }
+        self.shared.stats()
     }
 
     /// Reads the certificates of every listener again, if their files have changed. Listeners whose files cannot be
@@ -432,42 +575,8 @@ impl Running {
     /// The first file that cannot be used, and why.
     #[cfg(feature = "tls")]
     pub fn reload_tls(&self) -> Result<(), Error> {
-        let outcomes: Vec<_> = self.acceptors.iter().map(|acceptor| acceptor.reload()).collect();
+        let outcomes: Vec<_> = self.shared.acceptors().iter().map(|acceptor| acceptor.reload()).collect();
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
-    }
-
-    fn tls_stats(&self) -> TlsStats {
-        let mismatches = self.shared.metrics.tls_mismatches.load(Ordering::Relaxed);
-        let stats = TlsStats { mismatches, ..TlsStats::default() };
-        #[cfg(feature = "tls")]
-        let stats = self.acceptors.iter().fold(stats, |stats, acceptor| acceptor.count(stats));
-        stats
-    }
-
-    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
-    ///
-    /// Cancel safe: dropped before its end, it cuts every connection.
-    pub async fn drain(mut self, limit: Duration) -> Drained {
-        let end = Instant::now() + limit;
-        self.stop = None;
-        let shared = &self.shared;
-        shared.draining.store(true, Ordering::Relaxed);
-        #[cfg(feature = "http")]
-        shared.drain_http.send_replace(true);
-        for connection in shared.open().values() {
-            connection.wakes.wake();
-        }
-        loop {
-            let cut = shared.open().len();
-            if cut == 0 {
-                return Drained { cut };
-            }
-            if Instant::now() >= end {
-                return Drained { cut };
-            }
-            tokio::time::sleep(Duration::from_millis(5).min(end.saturating_duration_since(Instant::now())))
-                .await;
-        }
     }
 }
 
@@ -480,6 +589,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        #[cfg(feature = "http")]
+        if let Some((_, admin)) = &self.admin {
+            admin.abort();
+        }
         self.shared.cut_all();
     }
 }
@@ -491,6 +604,9 @@ pub(crate) struct Shared {
     id: u64,
     /// Where it listens, with the number of each listener.
     listening: OnceLock<Vec<(u64, Address)>>,
+    /// The listeners that take TLS.
+    #[cfg(feature = "tls")]
+    acceptors: OnceLock<Vec<Arc<Acceptor>>>,
     /// When a call began on a connection that has ended.
     last_started: sockets::Moment,
     /// Whether connections count what goes over them.
@@ -504,6 +620,15 @@ pub(crate) struct Shared {
     /// the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
     pub(crate) draining: AtomicBool,
+    /// The calls that are left had their time to end.
+    pub(crate) ending: AtomicBool,
+    pub(crate) access: Access,
+    pub(crate) live: Live,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener changes them"))]
+    pub(crate) flags: Arc<Flags>,
+    phase: watch::Sender<Phase>,
+    #[cfg(feature = "http")]
+    pub(crate) flights: Flights,
     open: Mutex<HashMap<u64, Open>>,
     /// Of pages that may open WebSockets.
     #[cfg(feature = "http")]
@@ -521,12 +646,51 @@ pub(crate) struct Shared {
     pub(crate) pages: crate::http::Pages,
 }
 
+/// Limits that may be changed while the server runs.
+pub(crate) struct Live {
+    pub(crate) connections_max: Flag,
+    pub(crate) server_calls_max: Flag,
+}
+
+impl Live {
+    fn new(limits: &Limits) -> Live {
+        let flag = |limit: Limit| {
+            Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
+        };
+        Live { connections_max: flag(Limit::ConnectionsMax), server_calls_max: flag(Limit::ServerCallsMax) }
+    }
+
+    fn flags(&self) -> [Flag; 2] {
+        [self.connections_max.clone(), self.server_calls_max.clone()]
+    }
+}
+
 /// An open connection.
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
     cut: Option<tokio::task::AbortHandle>,
     /// What it counts, if it does.
     socket: Option<Arc<Socket>>,
+    /// Of the peer, as in [`Peer::address`](crate::Peer::address).
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
+    pub(crate) address: Box<str>,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener shows it"))]
+    pub(crate) began: Instant,
+    /// What it speaks, once that is known.
+    pub(crate) carrier: Option<Carrier>,
+}
+
+#[cfg(feature = "http")]
+impl Open {
+    /// What it counted, if it does.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.socket.as_ref().map(|socket| socket.counts())
+    }
+
+    /// Calls that wait in handlers; those on HTTP are not known by connection.
+    pub(crate) fn waiting(&self) -> usize {
+        self.wakes.parked()
+    }
 }
 
 impl Shared {
@@ -534,18 +698,75 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(feature = "channelz")]
-    fn listening(&self) -> &[(u64, Address)] {
+    #[cfg(any(feature = "channelz", feature = "http"))]
+    pub(crate) fn listening(&self) -> &[(u64, Address)] {
         self.listening.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether connections count what goes over them.
+    #[cfg(feature = "http")]
+    pub(crate) fn counts_sockets(&self) -> bool {
+        self.counts_sockets
+    }
+
+    /// A connection speaks this from now on.
+    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
+        self.metrics.begin(carrier);
+        let before = match self.open().get_mut(&connection) {
+            Some(open) => open.carrier.replace(carrier),
+            // The server was cut meanwhile.
+            None => Some(carrier),
+        };
+        if let Some(before) = before {
+            self.metrics.end(before);
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn acceptors(&self) -> &[Arc<Acceptor>] {
+        self.acceptors.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn stats(&self) -> ServerStats {
+        let metrics = &self.metrics;
+        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        ServerStats {
+            uptime: metrics.began.elapsed(),
+            accepted: count(&metrics.accepted),
+            connections: self.open().len() as u64,
+            calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
+            unknown_protocol: count(&metrics.unknown_protocol),
+            protocol_errors: count(&metrics.protocol_errors),
+            tls: self.tls_stats(),
+            methods: metrics.methods(),
+            carriers: metrics.carriers(),
+            peers: metrics.peers.stats(),
+        }
+    }
+
+    fn tls_stats(&self) -> TlsStats {
+        let mismatches = self.metrics.tls_mismatches.load(Ordering::Relaxed);
+        let stats = TlsStats { mismatches, ..TlsStats::default() };
+        #[cfg(feature = "tls")]
+        let stats = self.acceptors().iter().fold(stats, |stats, acceptor| acceptor.count(stats));
+        stats
     }
 
     fn cut_all(&self) {
         for (_, connection) in self.open().drain() {
+            if let Some(carrier) = connection.carrier {
+                self.metrics.end(carrier);
+            }
             if let Some(cut) = connection.cut {
                 cut.abort();
             }
         }
     }
+}
+
+/// What calls get that did not end while the server drained.
+pub(crate) fn going_away() -> Status {
+    Status::unavailable("the server is going away, and the call did not end in the time that was left")
 }
 
 /// Resolves on Ctrl-C or, on Unix, SIGTERM.

@@ -18,8 +18,15 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
-        let peer =
-            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let peer = Peer {
+            wire: "local",
+            address: "local".into(),
+            socket: None,
+            identity: None,
+            counts: None,
+            tally: None,
+            connection: 0,
+        };
         let peer = Arc::new(peer);
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
         Local { service: Arc::new(Erased(Arc::new(service))), peer, message_bytes_max }
@@ -45,6 +52,7 @@ impl Local {
         let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);
         let metadata = std::mem::take(&mut begin.metadata);
         let max = self.message_bytes_max;
+        let mut trace = None;
         let called = match (method, &body) {
             (Some(_), RequestBody::One(message)) if message.len() > max => {
                 Err(too_large(&format!("a request to {}", begin.method.path), message.len(), max))
@@ -54,6 +62,7 @@ impl Local {
                     requests.limit_items(max);
                 }
                 let cx = Cx::new(&self.peer, info, method, deadline, metadata);
+                trace = cx.shared_trace();
                 method
                     .check_schema(begin.method.path, begin.codec, begin.method.schema())
                     .map(|()| self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
@@ -65,7 +74,8 @@ impl Local {
         };
         async move {
             let mut called = called?;
-            let called = poll_fn(move |cx| context::scope(deadline, || called.as_mut().poll(cx)));
+            let called =
+                poll_fn(move |cx| context::scope(deadline, trace.as_ref(), || called.as_mut().poll(cx)));
             let reply = within(deadline, called).await?.joined();
             match &reply.body {
                 ReplyBody::One(message) if message.len() > max => {
@@ -111,12 +121,15 @@ pub(super) fn pump(
             "streams in the process need a tokio runtime on this thread",
         ));
     }
-    let into = into.clone();
+    let (into, trace) = (into.clone(), context::trace());
     tokio::spawn(async move {
         let mut head_sent = false;
         let pumped = within(deadline, async {
             loop {
-                let item = poll_fn(|cx| context::scope(deadline, || guarded_next(items.as_mut(), cx))).await;
+                let next = |cx: &mut std::task::Context<'_>| {
+                    context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), cx))
+                };
+                let item = poll_fn(next).await;
                 if !std::mem::replace(&mut head_sent, true) {
                     into.set_head(items.head());
                 }

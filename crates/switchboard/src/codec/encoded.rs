@@ -136,8 +136,15 @@ mod tests {
     static SERVICE: ServiceInfo = ServiceInfo { name: "test.v1.Echo", methods: &[], descriptor: &[] };
 
     fn cx(codec: Codec) -> Cx {
-        let peer =
-            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let peer = Peer {
+            wire: "local",
+            address: "local".into(),
+            socket: None,
+            identity: None,
+            counts: None,
+            tally: None,
+            connection: 0,
+        };
         let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1
     }

@@ -1,7 +1,10 @@
 //! The calls of one connection that did not end in the turn that began them.
 
 use super::wakes::{CallWaker, Wakes};
-use crate::stream::{Items, Queue};
+use crate::{
+    stream::{Items, Queue},
+    trace::Trace,
+};
 use std::{collections::HashMap, pin::Pin, sync::Arc, task::Waker, time::Instant};
 use switchboard_wire::{MethodId, wire::CallId};
 
@@ -25,7 +28,11 @@ pub(super) struct Parked {
     pub(super) method: MethodId,
     pub(super) oneway: bool,
     pub(super) began: Instant,
+    /// Bytes of its messages so far.
+    pub(super) received: u64,
+    pub(super) sent: u64,
     pub(super) deadline: Option<Instant>,
+    pub(super) trace: Option<Arc<Trace>>,
     /// Requests that are still coming.
     pub(super) inbound: Option<Arc<Queue>>,
     /// Bytes of replies that the peer takes now; a message may overdraw it.
@@ -80,6 +87,7 @@ impl Calls {
     pub(super) fn park(&mut self, index: u32, parked: Parked) {
         self.by_id.insert(parked.id, index);
         self.entries[index as usize].parked = Some(parked);
+        self.wakes.set_parked(self.by_id.len());
     }
 
     /// The place of the call with this number.
@@ -102,6 +110,7 @@ impl Calls {
     pub(super) fn remove(&mut self, index: u32) -> Option<Parked> {
         let parked = self.entries.get_mut(index as usize)?.parked.take()?;
         self.by_id.remove(&parked.id);
+        self.wakes.set_parked(self.by_id.len());
         self.free.push(index);
         Some(parked)
     }
@@ -119,6 +128,11 @@ impl Calls {
             }
         }
         (overdue, next)
+    }
+
+    /// All parked calls.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Parked> {
+        self.entries.iter().filter_map(|entry| entry.parked.as_ref())
     }
 
     /// Places of all parked calls.

@@ -17,9 +17,10 @@ use super::{
 use crate::{
     Metadata, Peer, Status,
     compression::Message,
+    metrics::{Carrier, Tally, Wire},
     net::{self, Io},
     runtime,
-    server::Shared,
+    server::{Flight, SHOWN_MAX, Shared, going_away},
 };
 use bytes::BytesMut;
 use std::{
@@ -34,7 +35,7 @@ use switchboard_wire::{
     Input, Limits, MethodId, Outbox,
     wire::{Encoding, Head, Opened, ServerEvent, ServerWire},
 };
-use tokio::{io::AsyncReadExt, time::Sleep};
+use tokio::{io::AsyncReadExt, sync::mpsc, time::Sleep};
 
 /// A turn ends after this long even if there is more to do, so that neighbours on the worker get theirs.
 const TURN_MAX: Duration = Duration::from_millis(1);
@@ -61,6 +62,10 @@ pub(crate) struct Connection<W> {
     settings: Arc<crate::Limits>,
     /// Where this worker counts.
     shard: usize,
+    /// What its calls and bytes count for.
+    counted: (Wire, Carrier),
+    /// What the counters of the peer were not told yet.
+    tally: Tally,
     input: BytesMut,
     sharing: net::Sharing,
     out: Outbox,
@@ -75,7 +80,7 @@ pub(crate) struct Connection<W> {
     /// When the clock was last read.
     now: Instant,
     /// Calls that were ready at once since then, all of one method.
-    window: Option<(MethodId, u32)>,
+    window: Option<Window>,
     last_read: Instant,
     /// When the peer was asked for a sign of life that has not come.
     pinged: Option<Instant>,
@@ -94,6 +99,15 @@ pub(crate) struct Connection<W> {
     awaits_close: bool,
     /// What the peer still sends is of no interest.
     discards: bool,
+}
+
+/// Calls of one method that were ready at once.
+struct Window {
+    method: MethodId,
+    calls: u32,
+    /// Bytes of their messages.
+    received: u64,
+    sent: u64,
 }
 
 enum Read {
@@ -126,12 +140,20 @@ impl<W: ServerWire> Connection<W> {
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, peer, settings, shared, wakes, shard } = accepted;
         let now = Instant::now();
+        let counted = match Wire::of(peer.wire) {
+            Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            wire => (wire, Carrier::Native),
+        };
+        // What the sniffer read.
+        shared.metrics.received(shard, counted.1, input.len());
         Connection {
             io,
             wire,
             peer: Arc::new(peer),
             limits: settings.wire(),
             shard,
+            counted,
+            tally: Tally::default(),
             input,
             sharing: net::Sharing::default(),
             out: Outbox::new(),
@@ -159,6 +181,13 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
+    /// What goes over it counts for WebSockets.
+    #[cfg(feature = "http")]
+    pub(crate) fn inside_websocket(mut self) -> Connection<W> {
+        self.counted = (Wire::WebSocket, Carrier::WebSocket);
+        self
+    }
+
     /// One pass: timers, woken calls, reads with their calls, and the write. `None` while the connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.pause.is_on() {
@@ -174,6 +203,11 @@ impl<W: ServerWire> Connection<W> {
             } else if self.wakes.is_retired() {
                 self.drain("the connection is old (connection_age)");
             }
+        } else if self.calls.len() > 0 && self.shared.ending.load(Ordering::Relaxed) {
+            self.end_all();
+        }
+        if let Some(tell) = self.wakes.asked() {
+            self.show_calls(&tell);
         }
         if self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed() {
             return Poll::Ready(());
@@ -269,6 +303,29 @@ impl<W: ServerWire> Connection<W> {
         self.alarm = Some(self.alarm.map_or(linger, |alarm| alarm.min(linger)));
     }
 
+    /// Ends the calls that had their time to end: the server stops.
+    #[cold]
+    fn end_all(&mut self) {
+        for index in self.calls.all() {
+            self.finish(index, Err(going_away()));
+        }
+    }
+
+    /// Tells which calls wait.
+    #[cold]
+    fn show_calls(&self, tell: &mpsc::Sender<Vec<Flight>>) {
+        let shown = self.calls.iter().take(SHOWN_MAX).map(|parked| Flight {
+            method: parked.method,
+            wire: self.counted.0,
+            peer: self.peer.clone(),
+            began: parked.began,
+            deadline: parked.deadline,
+            stage: if let Stage::Replies { .. } = parked.stage { "replies" } else { "handler" },
+        });
+        // There is room for one answer of each connection; nobody may be waiting any more.
+        let _ = tell.try_send(shown.collect());
+    }
+
     /// Reads once and handles what came.
     fn read(&mut self, cx: &mut Context<'_>) -> Read {
         if self.deaf {
@@ -292,6 +349,7 @@ impl<W: ServerWire> Connection<W> {
             Poll::Ready(Ok(n)) if n > 0 => {
                 self.now = Instant::now();
                 self.last_read = self.now;
+                self.shared.metrics.received(self.shard, self.counted.1, n);
                 self.pinged = None;
                 runtime::traffic(self.now);
                 self.handle_input();
@@ -448,6 +506,7 @@ impl<W: ServerWire> Connection<W> {
     /// Gives back what the calls used; the next one begins anew.
     fn shrink(&mut self) {
         self.roomy = false;
+        self.tell_peer();
         self.calls.shrink();
         for dispatch in self.dispatches.iter_mut().flatten() {
             dispatch.shrink();
@@ -471,7 +530,10 @@ impl<W: ServerWire> Connection<W> {
             match Pin::new(&mut *self.io).poll_write_vectored(cx, &slices[..filled]) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(written)) => self.out.advance(written),
+                Poll::Ready(Ok(written)) => {
+                    self.shared.metrics.sent(self.shard, self.counted.1, written);
+                    self.out.advance(written);
+                }
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
@@ -522,7 +584,13 @@ impl<W: ServerWire + Unpin> Future for Connection<W> {
 
 impl<W> Drop for Connection<W> {
     fn drop(&mut self) {
+        self.tell_peer();
         let parked = self.calls.len();
         self.shared.parked.fetch_sub(parked, Ordering::Relaxed);
+        for index in self.calls.all() {
+            if let Some(parked) = self.calls.get_mut(index) {
+                self.shared.metrics.unpark(self.shard, self.counted.0, parked.method);
+            }
+        }
     }
 }

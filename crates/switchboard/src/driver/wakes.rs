@@ -1,24 +1,34 @@
 //! Which of a connection's parked calls want to be polled, and how its task is woken.
 
+use crate::server::Flight;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
     task::{Wake, Waker},
 };
+use tokio::sync::mpsc;
+
+/// The connection is to drain, whatever the server does.
+const RETIRED: u8 = 1;
+/// Somebody wants to see its calls.
+const ASKED: u8 = 2;
 
 /// Shared by a connection's task and the wakers of its calls.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Wakes {
     state: Mutex<State>,
-    retired: AtomicBool,
+    told: AtomicU8,
+    /// Calls that wait; written by the connection alone.
+    parked: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     ready: Vec<u32>,
     task: Option<Waker>,
+    asked: Option<mpsc::Sender<Vec<Flight>>>,
 }
 
 impl Wakes {
@@ -37,13 +47,42 @@ impl Wakes {
 
     /// Tells the connection to drain, whatever the server does.
     pub(crate) fn retire(&self) {
-        self.retired.store(true, Ordering::Relaxed);
+        self.told.fetch_or(RETIRED, Ordering::Relaxed);
         self.wake();
     }
 
     /// Whether the connection was told to drain.
     pub(crate) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Relaxed)
+        self.told.load(Ordering::Relaxed) & RETIRED != 0
+    }
+
+    /// Asks the connection for the calls that wait; it answers in its next turn.
+    #[cfg(feature = "http")]
+    pub(crate) fn ask(&self, tell: mpsc::Sender<Vec<Flight>>) {
+        // A question that was not answered yet is dropped, which its asker sees.
+        self.lock().asked = Some(tell);
+        self.told.fetch_or(ASKED, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whom to tell about the calls that wait.
+    #[inline]
+    pub(crate) fn asked(&self) -> Option<mpsc::Sender<Vec<Flight>>> {
+        if self.told.load(Ordering::Relaxed) & ASKED == 0 {
+            return None;
+        }
+        self.told.fetch_and(!ASKED, Ordering::Relaxed);
+        self.lock().asked.take()
+    }
+
+    /// How many calls wait.
+    #[cfg(feature = "http")]
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_parked(&self, calls: usize) {
+        self.parked.store(calls, Ordering::Relaxed);
     }
 
     /// Wakes the connection's task for something that is not a call.

@@ -12,7 +12,7 @@ use super::{
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
-use crate::{Limit, Limits, Peer, driver::Accepted, net::Io, runtime, server::Shared};
+use crate::{Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared};
 use ::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
@@ -60,15 +60,17 @@ pub(crate) async fn serve(accepted: Accepted) {
     let drain = shared.drain_http.subscribe();
     let front = Front::new(&peer, shared.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
-    let io = TokioIo::new(Prefixed { first, io });
+    let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
+    let counts = (shared.clone(), shard, carrier);
+    let io = TokioIo::new(Prefixed { first, io, counts });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared, &settings).await
+        until_end(connection, tell, drain, &settings).await
     } else {
         let connection = http1(&settings).serve_connection(io, front).with_upgrades();
         let tell = |connection: Pin<&mut http1::UpgradeableConnection<_, _>>| connection.graceful_shutdown();
-        until_end(connection, tell, drain, &shared, &settings).await
+        until_end(connection, tell, drain, &settings).await
     };
     if let Some(upgrade) = upgrades.take() {
         return upgrade.run(|io, input| Accepted { io, input, peer, settings, shared, wakes, shard }).await;
@@ -115,7 +117,6 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     tell: fn(Pin<&mut C>),
     mut drain: watch::Receiver<bool>,
-    shared: &Shared,
     limits: &Limits,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
@@ -141,7 +142,6 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
         // What has not ended by then is cut.
         return tokio::time::timeout(limits.drain_timeout(), connection).await.unwrap_or(Ok(()));
     }
-    Standard::of(shared).drain();
     connection.await
 }
 
@@ -315,6 +315,23 @@ pub(super) fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Re
 pub(super) struct Prefixed {
     pub(super) first: BytesMut,
     pub(super) io: Box<dyn Io>,
+    /// Where its bytes are counted.
+    counts: (Arc<Shared>, usize, Carrier),
+}
+
+impl Prefixed {
+    fn count_sent(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let (shared, shard, carrier) = &self.counts;
+        if let Poll::Ready(Ok(bytes)) = &written {
+            shared.metrics.sent(*shard, *carrier, *bytes);
+        }
+        written
+    }
+
+    fn count_received(&self, bytes: usize) {
+        let (shared, shard, carrier) = &self.counts;
+        shared.metrics.received(*shard, *carrier, bytes);
+    }
 }
 
 impl AsyncRead for Prefixed {
@@ -326,13 +343,16 @@ impl AsyncRead for Prefixed {
         if self.first.is_empty() {
             let before = into.filled().len();
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
-            if into.filled().len() > before {
+            let bytes = into.filled().len() - before;
+            if bytes > 0 {
                 runtime::traffic(Instant::now());
+                self.count_received(bytes);
             }
         } else {
             let count = self.first.len().min(into.remaining());
             into.put_slice(&self.first[..count]);
             self.first.advance(count);
+            self.count_received(count);
             if self.first.is_empty() {
                 self.first = BytesMut::new();
             }
@@ -343,7 +363,8 @@ impl AsyncRead for Prefixed {
 
 impl AsyncWrite for Prefixed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.count_sent(written)
     }
 
     fn poll_write_vectored(
@@ -351,7 +372,8 @@ impl AsyncWrite for Prefixed {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bytes)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        self.count_sent(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -81,15 +81,17 @@ impl Dispatch {
         };
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
         let deadline = context.deadline();
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline, peer.counts.as_ref())?;
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline, peer)?;
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
+        let cx = Cx::new(peer, service_info, info, deadline, metadata);
+        ticket.set_trace(cx.shared_trace());
         Ok(Begun {
             service,
             method: index,
             oneway: info.oneway,
             codec: if format == CodecFormat::Json { Codec::Json } else { Codec::Proto },
-            cx: Cx::new(peer, service_info, info, deadline, metadata),
+            cx,
             ticket,
             trailers: context.extensions().get().cloned(),
             protocol,
@@ -104,24 +106,23 @@ impl Dispatch {
         requests: Option<Requests>,
     ) -> impl Future<Output = Result<Answered>> + Send + 'static + use<> {
         let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
-        if matches!(body, RequestBody::One(_)) {
-            ticket.received();
+        if let RequestBody::One(message) = &body {
+            ticket.received(message.len());
         }
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
         async move {
             let deadline = ticket.deadline();
             let reply = poll_fn(|cx| {
-                if ticket.is_late() {
-                    // A handler that is ready now is too late as well.
-                    return Poll::Ready(Err(late()));
+                if let Some(over) = ticket.over() {
+                    return Poll::Ready(Err(over));
                 }
                 if let Some(requests) = &mut requests {
-                    requests.poll(cx, &ticket);
+                    requests.poll(cx, &mut ticket);
                 }
-                let poll = context::scope(deadline, || handler.as_mut().poll(cx));
+                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
                 if poll.is_pending() {
-                    ticket.park();
+                    ticket.park(cx.waker());
                 }
                 poll
             })
@@ -207,7 +208,7 @@ impl Answered {
                 "the handler answered with a stream where one message belongs",
             )));
         };
-        self.ticket.sent();
+        self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());
         response.headers = convert::headers(&self.reply.metadata);

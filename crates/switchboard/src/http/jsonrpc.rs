@@ -210,24 +210,23 @@ impl JsonRpc {
         if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
             return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
         }
-        let mut ticket =
-            Ticket::new(&self.shared, self.shard, method, common.deadline, self.peer.counts.as_ref())?;
-        ticket.received();
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, common.deadline, &self.peer)?;
+        ticket.received(message.len());
         let (service, index) = table.place(method);
         let service_info = table.services()[usize::from(service)];
         let deadline = common.deadline;
         let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
+        ticket.set_trace(cx.shared_trace());
         let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
         let mut handler = self.shared.services[usize::from(service)].call(call);
         let replied = async move {
             let reply = poll_fn(|cx| {
-                if ticket.is_late() {
-                    // A handler that is ready now is too late as well.
-                    return Poll::Ready(Err(late()));
+                if let Some(over) = ticket.over() {
+                    return Poll::Ready(Err(over));
                 }
-                let poll = context::scope(deadline, || handler.as_mut().poll(cx));
+                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
                 if poll.is_pending() {
-                    ticket.park();
+                    ticket.park(cx.waker());
                 }
                 poll
             });
@@ -247,8 +246,8 @@ impl JsonRpc {
                     Err(Status::internal("the handler answered with a stream where one message belongs"))
                 }
             });
-            if answer.is_ok() {
-                ticket.sent();
+            if let Ok((message, _)) = &answer {
+                ticket.sent(message.len());
             }
             ticket.end(answer.as_ref().map_or_else(Status::code, |_| crate::Code::Ok));
             answer

@@ -1,6 +1,6 @@
 //! The messages of a streamed reply, made while hyper sends them.
 
-use super::{convert, dispatch::late, requests::Requests, ticket::Ticket, trailers::Trailers};
+use super::{convert, requests::Requests, ticket::Ticket, trailers::Trailers};
 use crate::{Code, Metadata, Result, Status, context, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
@@ -51,7 +51,7 @@ impl Replies {
                 head = self.items.head();
                 return Poll::Ready(Some(item));
             }
-            self.ticket.park();
+            self.ticket.park(cx.waker());
             head = self.items.head();
             if !head.is_empty() {
                 return Poll::Ready(None);
@@ -78,18 +78,18 @@ impl Replies {
 
     /// The next message of the handler, whose panic ends only this call.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        if self.ticket.is_late() {
-            return Poll::Ready(Some(Err(late())));
+        if let Some(over) = self.ticket.over() {
+            return Poll::Ready(Some(Err(over)));
         }
         if let Some(requests) = &mut self.requests {
-            requests.poll(cx, &self.ticket);
+            requests.poll(cx, &mut self.ticket);
         }
         let items = self.items.as_mut();
-        let poll = || context::scope(self.ticket.deadline(), || items.poll_next(cx));
+        let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))
             .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
-        if let Poll::Ready(Some(Ok(_))) = item {
-            self.ticket.sent();
+        if let Poll::Ready(Some(Ok(message))) = &item {
+            self.ticket.sent(message.bytes.len());
         }
         // Nobody compresses here: the dialect does.
         item.map_ok(|message| message.bytes)
@@ -126,7 +126,7 @@ impl Stream for Replies {
         }
         let poll = this.poll_item(cx);
         if poll.is_pending() {
-            this.ticket.park();
+            this.ticket.park(cx.waker());
         }
         Poll::Ready(match ready!(poll) {
             Some(Ok(message)) => Some(Ok(message.into())),

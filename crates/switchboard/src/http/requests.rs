@@ -29,7 +29,7 @@ impl Requests {
     }
 
     /// Moves what can be moved and counts it for its call; `cx` is woken when there is more to do.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ticket: &Ticket) {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ticket: &mut Ticket) {
         while !self.ended {
             if self.waiting.is_some() {
                 match self.queue.poll_push(cx, &mut self.waiting) {
@@ -43,7 +43,7 @@ impl Requests {
             match self.stream.as_mut().poll_next(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(message))) => {
-                    ticket.received();
+                    ticket.received(message.len());
                     self.waiting = Some(message.into());
                 }
                 Poll::Ready(Some(Err(error))) => self.end(Err(convert::status(&error))),

@@ -3,9 +3,12 @@
 //! A service of the application with the same name comes first.
 
 use super::{health, traits};
-use crate::{compression::REGISTRY, server::Shared};
+use crate::{
+    compression::REGISTRY,
+    server::{Phase, Shared},
+};
 use connectrpc::{CompressionRegistry, Router};
-use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, install_static};
+use connectrpc_health::{HEALTH_SERVICE_NAME, StaticChecker, Status, install_static};
 use connectrpc_reflection::{
     Reflector, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME, install,
 };
@@ -63,9 +66,21 @@ impl Standard {
         self.compression.accept_encoding_header()
     }
 
-    /// The server stops: probes are told to send nobody here.
-    pub(super) fn drain(&self) {
-        self.health.shutdown();
+    /// Tells probes what the server is doing now.
+    pub(crate) fn follow(shared: &Shared) {
+        match shared.phase() {
+            // The usual case: nobody has asked yet, and what is made then begins with the truth.
+            Phase::Serving if shared.http.get().is_none() => {}
+            Phase::Serving => Standard::of(shared).tell(Status::Serving),
+            Phase::Starting | Phase::Stopping => Standard::of(shared).tell(Status::NotServing),
+        }
+    }
+
+    fn tell(&self, status: Status) {
+        for service in self.health.services() {
+            // It was listed a moment ago, and nobody takes one off.
+            let _ = self.health.set_status(service, status);
+        }
     }
 }
 

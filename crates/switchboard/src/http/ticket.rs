@@ -1,11 +1,16 @@
 //! What is counted of a call while it runs and when it ends, however it ends.
 
+use super::dispatch::late;
 use crate::{
-    Code, Result, Retry, Status,
-    server::{Shared, Socket},
+    Code, Peer, Result, Retry, Status,
+    access::Entry,
+    metrics::{Ended, Tally, Wire},
+    server::{Flight, Shared, going_away},
+    trace::Trace,
 };
 use std::{
     sync::{Arc, atomic::Ordering},
+    task::Waker,
     time::Instant,
 };
 use switchboard_wire::MethodId;
@@ -14,12 +19,17 @@ use switchboard_wire::MethodId;
 pub(super) struct Ticket {
     shared: Arc<Shared>,
     shard: usize,
+    wire: Wire,
     method: MethodId,
     began: Instant,
     deadline: Option<Instant>,
-    /// Of the connection, where somebody may ask.
-    counts: Option<Arc<Socket>>,
-    parked: bool,
+    peer: Arc<Peer>,
+    trace: Option<Arc<Trace>>,
+    /// Bytes of messages so far.
+    received: u64,
+    sent: u64,
+    /// Where it is listed as one that waits.
+    place: Option<usize>,
     ended: bool,
 }
 
@@ -33,27 +43,31 @@ impl Ticket {
         shard: usize,
         method: MethodId,
         deadline: Option<Instant>,
-        counts: Option<&Arc<Socket>>,
+        peer: &Arc<Peer>,
     ) -> Result<Ticket> {
         let began = Instant::now();
-        if let Some(counts) = counts {
+        if let Some(counts) = &peer.counts {
             counts.started(1, began);
         }
         let mut ticket = Ticket {
             shared: shared.clone(),
             shard,
+            wire: Wire::of(peer.wire),
             method,
             began,
             deadline,
-            counts: counts.cloned(),
-            parked: false,
+            peer: peer.clone(),
+            trace: None,
+            received: 0,
+            sent: 0,
+            place: None,
             ended: false,
         };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
         } else {
             let parked = shared.parked.load(Ordering::Relaxed);
-            (parked >= shared.limits.server_calls_max()).then(|| {
+            (parked as u64 >= shared.live.server_calls_max.value()).then(|| {
                 let text = format!("{parked} calls are in flight on this server (server_calls_max)");
                 Status::resource_exhausted(text).with_retry(Retry::Safe)
             })
@@ -72,35 +86,63 @@ impl Ticket {
     }
 
     /// The handler waits: from now on the call counts as one in flight.
-    pub(super) fn park(&mut self) {
-        if !self.parked {
-            self.parked = true;
+    pub(super) fn park(&mut self, waker: &Waker) {
+        if self.place.is_none() {
+            let flight = Flight {
+                method: self.method,
+                wire: self.wire,
+                peer: self.peer.clone(),
+                began: self.began,
+                deadline: self.deadline,
+                stage: "handler",
+            };
+            self.place = Some(self.shared.flights.enter(self.shard, flight, waker.clone()));
             self.shared.parked.fetch_add(1, Ordering::Relaxed);
+            self.shared.metrics.park(self.shard, self.wire, self.method);
         }
     }
 
+    /// The trace that it is part of.
+    pub(super) fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref()
+    }
+
+    pub(super) fn set_trace(&mut self, trace: Option<Arc<Trace>>) {
+        self.trace = trace;
+    }
+
+    /// Why the call may not go on, if it may not: a handler that is ready now is too late as well.
+    pub(super) fn over(&self) -> Option<Status> {
+        if self.is_late() {
+            return Some(late());
+        }
+        (self.place.is_some() && self.shared.ending.load(Ordering::Relaxed)).then(going_away)
+    }
+
     /// Whether the deadline has passed.
-    pub(super) fn is_late(&self) -> bool {
+    fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// A message of the request is here.
-    pub(super) fn received(&self) {
-        if let Some(counts) = &self.counts {
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+        if let Some(counts) = &self.peer.counts {
             counts.received(1, Instant::now());
         }
     }
 
     /// A message of the reply is on its way.
-    pub(super) fn sent(&self) {
-        if let Some(counts) = &self.counts {
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+        if let Some(counts) = &self.peer.counts {
             counts.sent(1, Instant::now());
         }
     }
 
     /// The call ended with a status that its caller gets; only the first end counts.
     pub(super) fn end(&mut self, code: Code) {
-        if let Some(counts) = self.counts.as_ref().filter(|_| !self.ended) {
+        if let Some(counts) = self.peer.counts.as_ref().filter(|_| !self.ended) {
             counts.ended(1);
         }
         self.record(code);
@@ -109,17 +151,35 @@ impl Ticket {
     fn record(&mut self, code: Code) {
         if !self.ended {
             self.ended = true;
-            self.shared.metrics.record(self.shard, self.method, code, self.began.elapsed());
+            let took = self.began.elapsed();
+            let ended = Ended { calls: 1, code, took, received: self.received, sent: self.sent };
+            self.shared.metrics.record(self.shard, self.wire, self.method, &ended);
+            if let Some(counts) = &self.peer.tally {
+                let failed = u64::from(code != Code::Ok);
+                counts.add(&Tally { calls: 1, failed, received: self.received, sent: self.sent });
+            }
+            if self.shared.access.is_on() {
+                self.shared.access.log(took, || Entry {
+                    method: self.shared.table.full_name(self.method),
+                    peer: &self.peer,
+                    code,
+                    received: self.received,
+                    sent: self.sent,
+                    trace: self.trace.as_deref(),
+                });
+            }
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.parked {
+        if let Some(place) = self.place {
+            self.shared.flights.leave(self.shard, place);
             self.shared.parked.fetch_sub(1, Ordering::Relaxed);
+            self.shared.metrics.unpark(self.shard, self.wire, self.method);
         }
-        if let Some(counts) = self.counts.as_ref().filter(|_| !self.ended) {
+        if let Some(counts) = self.peer.counts.as_ref().filter(|_| !self.ended) {
             // The caller of a late call is told so, one who has gone is not.
             if self.is_late() { counts.ended(1) } else { counts.lost() }
         }

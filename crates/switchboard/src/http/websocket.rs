@@ -9,6 +9,7 @@ use super::{
 use crate::{
     Metadata,
     driver::{Accepted, Connection},
+    metrics::Carrier,
     net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
@@ -128,9 +129,14 @@ impl Upgrade {
             },
             Err(error) => return tracing::debug!("closed while it was upgraded: {error}"),
         };
-        let Prefixed { first, io } = parts.io.into_inner();
+        let Prefixed { first, io, .. } = parts.io.into_inner();
         let mut input = BytesMut::from(&parts.read_buf[..]);
         input.extend_from_slice(&first);
+        let accepted = |io, input| {
+            let accepted = accepted(io, input);
+            accepted.shared.speaks(accepted.peer.connection, Carrier::WebSocket);
+            accepted
+        };
         let (limits, table);
         if self.native {
             let mut accepted =
@@ -138,13 +144,14 @@ impl Upgrade {
             accepted.peer.wire = "native";
             (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
             let encodings = accepted.shared.compression.encodings();
-            Connection::new(accepted, native::Server::new(limits, table).taking(encodings)).await;
+            let wire = native::Server::new(limits, table).taking(encodings);
+            Connection::new(accepted, wire).inside_websocket().await;
         } else {
             let mut accepted = accepted(io, input);
             accepted.peer.wire = "jsonrpc";
             (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
             let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
-            Connection::new(accepted, wire).await;
+            Connection::new(accepted, wire).inside_websocket().await;
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::net::tls::{self, Acceptor, Plaintext};
 use crate::{
     Limits, Peer,
     driver::{Accepted, Connection, Wakes},
+    metrics::{Carrier, PeerCount},
     net::{Io, Listener, Pipe},
     runtime,
 };
@@ -15,7 +16,7 @@ use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use switchboard_wire::{
     jsonrpc, native,
@@ -50,7 +51,15 @@ pub(super) async fn run(
         match accepted {
             Ok((pipe, address, socket)) => {
                 let counted = shared.counts_sockets.then(|| Arc::new(Socket::new(pipe.local(), socket)));
-                let peer = Peer { wire: "", address, socket, identity: None, counts: counted };
+                let peer = Peer {
+                    wire: "",
+                    address,
+                    socket,
+                    identity: None,
+                    counts: counted,
+                    tally: None,
+                    connection: next_id(),
+                };
                 accept(pipe, peer, &shared, &resolved);
             }
             Err(error) => {
@@ -61,19 +70,23 @@ pub(super) async fn run(
     }
 }
 
-fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
+fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
     let wakes = Arc::new(Wakes::default());
-    let key = next_id();
+    let key = peer.connection;
     {
         let mut open = shared.open();
-        if open.len() >= shared.limits.connections_max() {
+        if open.len() as u64 >= shared.live.connections_max.value() {
             tracing::warn!(peer = %peer.address, "closed: {} connections are open (connections_max)", open.len());
             return;
         }
-        open.insert(key, Open { wakes: wakes.clone(), cut: None, socket: peer.counts.clone() });
+        let (socket, address) = (peer.counts.clone(), peer.address.as_str().into());
+        let (wakes, began) = (wakes.clone(), Instant::now());
+        open.insert(key, Open { wakes, cut: None, socket, address, began, carrier: None });
     }
-    let (listed, resolved) = (Listed { key, shared: shared.clone() }, resolved.clone());
+    let tally = shared.metrics.peers.enter(peer.socket.map(|socket| socket.ip()), &peer.address);
+    peer.tally = Some(tally.clone());
+    let (listed, resolved) = (Listed { key, shared: shared.clone(), tally }, resolved.clone());
     let cut = runtime::deal(move |shard| async move {
         match pipe.adopt() {
             Ok(io) => serve(io, peer, listed.shared.clone(), &resolved, wakes, shard).await,
@@ -92,11 +105,16 @@ fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>
 struct Listed {
     key: u64,
     shared: Arc<Shared>,
+    tally: Arc<PeerCount>,
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        self.tally.leave();
         let open = self.shared.open().remove(&self.key);
+        if let Some(carrier) = open.as_ref().and_then(|open| open.carrier) {
+            self.shared.metrics.end(carrier);
+        }
         if let Some(socket) = open.and_then(|open| open.socket) {
             self.shared.last_started.advance(socket.last_started());
         }
@@ -123,6 +141,9 @@ async fn serve(
 ) {
     // Boxed, like every arm but that of the native wire, or its idle connections would have room for them all.
     let Some(begun) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
+    if let Some(carrier) = carrier(begun.protocol) {
+        shared.speaks(begun.peer.connection, carrier);
+    }
     match begun.protocol {
         Protocol::Native => {
             let mut peer = begun.peer;
@@ -158,6 +179,17 @@ async fn serve(
         }
         Protocol::Tls => Box::pin(mismatch::tls(begun.io, &begun.peer, &shared)).await,
         _ => {}
+    }
+}
+
+/// What connections are counted by; none for those that are turned away.
+fn carrier(protocol: Protocol) -> Option<Carrier> {
+    match protocol {
+        Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
+        Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
+        Protocol::JsonRpc => Some(Carrier::JsonRpc),
+        Protocol::Native => Some(Carrier::Native),
+        _ => None,
     }
 }
 

@@ -126,7 +126,7 @@ impl Moment {
 }
 
 /// The counters of a connection at one moment.
-#[cfg(feature = "channelz")]
+#[cfg(any(feature = "channelz", feature = "http"))]
 pub(crate) struct Counts {
     pub(crate) started: u64,
     pub(crate) ended: u64,
@@ -139,7 +139,7 @@ pub(crate) struct Counts {
     pub(crate) last_received: Option<SystemTime>,
 }
 
-#[cfg(feature = "channelz")]
+#[cfg(any(feature = "channelz", feature = "http"))]
 impl Socket {
     pub(crate) fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

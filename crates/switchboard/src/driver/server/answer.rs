@@ -1,13 +1,16 @@
 //! From a call that arrived to its answer: started, parked if need be, polled, ended and counted.
 
-use super::Connection;
+use super::{Connection, Window};
 use crate::{
     Call, Cx, Kind, Metadata, Reply, Result, Retry, Status,
+    access::Entry,
     call::{ReplyBody, RequestBody},
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
+    metrics::Ended,
     stream::Queue,
+    trace::Trace,
 };
 use bytes::Bytes;
 use std::{
@@ -22,6 +25,8 @@ use switchboard_wire::{
 
 /// Ready calls of one method in a row that share a reading of the clock, which costs as much as their dispatch.
 const WINDOW_MAX: u32 = 8;
+/// Calls after which the counters of the peer are told, at the latest.
+const TALLY_MAX: u64 = 1024;
 /// A method whose handlers hold the turn for longer is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
@@ -75,7 +80,9 @@ impl<W: ServerWire> Connection<W> {
             (Kind::Unary | Kind::ServerStream, _) => "takes one request message, sent with the call",
             (Kind::ClientStream | Kind::Bidi, first) => {
                 let queue = Arc::new(Queue::new(0).packing(self.packing(&head)));
+                let mut bytes = 0;
                 if let Some(first) = first {
+                    bytes = first.bytes.len();
                     queue.push_now(first);
                     if let Some(counts) = &self.peer.counts {
                         counts.received(1, self.now);
@@ -84,7 +91,7 @@ impl<W: ServerWire> Connection<W> {
                 if !more {
                     queue.finish(Ok(Metadata::new()));
                 }
-                return self.begin(id, head, RequestBody::Many(queue.clone()), Some(queue), false);
+                return self.begin(id, head, RequestBody::Many(queue.clone()), Some((queue, bytes)), false);
             }
         };
         let text = format!("{} {refused}", self.shared.table.full_name(head.method));
@@ -96,7 +103,7 @@ impl<W: ServerWire> Connection<W> {
         id: CallId,
         head: Head,
         body: RequestBody,
-        inbound: Option<Arc<Queue>>,
+        inbound: Option<(Arc<Queue>, usize)>,
         compressed: bool,
     ) {
         let (service, method) = self.shared.table.place(head.method);
@@ -108,21 +115,31 @@ impl<W: ServerWire> Connection<W> {
         if let (Some(counts), RequestBody::One(_)) = (&self.peer.counts, &body) {
             counts.received(1, began);
         }
+        let received = match (&body, &inbound) {
+            (RequestBody::One(message), _) => message.len() as u64,
+            (RequestBody::Many(_), inbound) => inbound.as_ref().map_or(0, |(_, bytes)| *bytes as u64),
+        };
         let deadline = head.timeout.map(|timeout| began + timeout);
         let service_info = self.shared.table.services()[usize::from(service)];
         let packing = self.packing(&head);
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
         cx.set_packing(packing, compressed);
+        let trace = cx.shared_trace();
         let call = Call::new(method, head.codec, body, cx);
         let index = self.calls.reserve();
         let shared = &self.shared;
         let dispatch = self.dispatches[usize::from(service)]
             .get_or_insert_with(|| shared.services[usize::from(service)].dispatch());
         let waker = self.calls.waker(index);
-        let started = context::scope(deadline, || dispatch.start(call, &mut Context::from_waker(waker)));
+        let started = context::scope(deadline, trace.as_ref(), || {
+            dispatch.start(call, &mut Context::from_waker(waker))
+        });
         if let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started {
             self.calls.release(index);
-            self.count_ready(head.method);
+            self.count_ready(head.method, received, item.len() as u64);
+            if self.shared.access.is_on() {
+                self.log_ready(head.method, received, item.len() as u64, trace.as_deref());
+            }
             if !head.oneway {
                 self.reply(id, &metadata, &item, &trailers);
             }
@@ -138,8 +155,11 @@ impl<W: ServerWire> Connection<W> {
             method: head.method,
             oneway: head.oneway,
             began,
+            received,
+            sent: 0,
             deadline,
-            inbound,
+            trace,
+            inbound: inbound.map(|(queue, _)| queue),
             credit: match self.wire.send_window() {
                 u32::MAX => i64::MAX,
                 window => i64::from(window),
@@ -181,7 +201,7 @@ impl<W: ServerWire> Connection<W> {
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         let parked = self.shared.parked.load(Ordering::Relaxed);
-        if parked >= self.shared.limits.server_calls_max() {
+        if parked as u64 >= self.shared.live.server_calls_max.value() {
             let text = format!("{parked} calls are in flight on this server (server_calls_max)");
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
@@ -196,6 +216,7 @@ impl<W: ServerWire> Connection<W> {
             queue.watch_consumer(self.calls.waker(index));
         }
         self.shared.parked.fetch_add(1, Ordering::Relaxed);
+        self.shared.metrics.park(self.shard, self.counted.0, parked.method);
         self.calls.park(index, parked);
     }
 
@@ -213,6 +234,7 @@ impl<W: ServerWire> Connection<W> {
         let Some((parked, waker)) = self.calls.poll_parts(index) else { return };
         let mut cx = Context::from_waker(waker);
         let deadline = parked.deadline;
+        let trace = parked.trace.clone();
         let began = self.now;
         match std::mem::replace(&mut parked.stage, Stage::Polled) {
             Stage::Polled => {}
@@ -220,7 +242,7 @@ impl<W: ServerWire> Connection<W> {
                 let method = parked.method;
                 let dispatch =
                     self.dispatches[usize::from(service)].as_mut().expect("a parked call has its dispatch");
-                let polled = context::scope(deadline, || dispatch.poll(slot, &mut cx));
+                let polled = context::scope(deadline, trace.as_ref(), || dispatch.poll(slot, &mut cx));
                 self.clock(began, method);
                 match polled {
                     Poll::Pending => {
@@ -269,7 +291,7 @@ impl<W: ServerWire> Connection<W> {
         if call.oneway || !trailers.is_empty() {
             return self.succeed(call, metadata, &parts.concat().into(), trailers, false);
         }
-        self.shared.metrics.record(self.shard, call.method, crate::Code::Ok, self.now - call.began);
+        self.record(call, crate::Code::Ok, parts.iter().map(Bytes::len).sum::<usize>() as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
             counts.sent(1, self.now);
@@ -289,7 +311,7 @@ impl<W: ServerWire> Connection<W> {
         trailers: &Metadata,
         compressed: bool,
     ) {
-        self.shared.metrics.record(self.shard, call.method, crate::Code::Ok, self.now - call.began);
+        self.record(call, crate::Code::Ok, item.len() as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
         }
@@ -315,12 +337,7 @@ impl<W: ServerWire> Connection<W> {
     /// Drops a parked call without an answer: its caller has gone.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(parked) = self.take(index) {
-            self.shared.metrics.record(
-                self.shard,
-                parked.method,
-                crate::Code::Canceled,
-                self.now - parked.began,
-            );
+            self.record(&parked, crate::Code::Canceled, 0);
             if let Some(counts) = &self.peer.counts {
                 counts.lost();
             }
@@ -331,6 +348,7 @@ impl<W: ServerWire> Connection<W> {
     pub(super) fn take(&mut self, index: u32) -> Option<Parked> {
         let mut parked = self.calls.remove(index)?;
         self.shared.parked.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.unpark(self.shard, self.counted.0, parked.method);
         match std::mem::replace(&mut parked.stage, Stage::Polled) {
             Stage::Handler { service, slot } => {
                 if let Some(dispatch) = &mut self.dispatches[usize::from(service)] {
@@ -364,7 +382,7 @@ impl<W: ServerWire> Connection<W> {
 
     pub(super) fn end(&mut self, call: &Parked, end: Result<&Metadata, &Status>) {
         let code = end.map_or_else(Status::code, |_| crate::Code::Ok);
-        self.shared.metrics.record(self.shard, call.method, code, self.now - call.began);
+        self.record(call, code, 0);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
         }
@@ -375,28 +393,78 @@ impl<W: ServerWire> Connection<W> {
 
     /// Counts a call that was ready at once.
     #[inline]
-    pub(super) fn count_ready(&mut self, method: MethodId) {
+    pub(super) fn count_ready(&mut self, method: MethodId, received: u64, sent: u64) {
         match &mut self.window {
-            Some((known, count)) if *known == method && *count < WINDOW_MAX => *count += 1,
+            Some(window) if window.method == method && window.calls < WINDOW_MAX => {
+                window.calls += 1;
+                window.received += received;
+                window.sent += sent;
+            }
             _ => {
                 self.close_window();
-                self.window = Some((method, 1));
+                self.window = Some(Window { method, calls: 1, received, sent });
             }
+        }
+    }
+
+    /// Counts the end of a call that was not ready at once; `sent` are the bytes of its last message.
+    fn record(&mut self, call: &Parked, code: crate::Code, sent: u64) {
+        let took = self.now - call.began;
+        let ended = Ended { calls: 1, code, took, received: call.received, sent: call.sent + sent };
+        self.count(call.method, &ended);
+        if self.shared.access.is_on() {
+            self.log(call.method, &ended, call.trace.as_deref());
+        }
+    }
+
+    /// Logs a call that was ready at once, if it is to be; its end has a reading of the clock of its own then.
+    #[cold]
+    fn log_ready(&mut self, method: MethodId, received: u64, sent: u64, trace: Option<&Trace>) {
+        let began = self.now;
+        self.close_window();
+        let took = self.now - began;
+        let ended = Ended { calls: 1, code: crate::Code::Ok, took, received, sent };
+        self.log(method, &ended, trace);
+    }
+
+    #[cold]
+    fn log(&self, method: MethodId, ended: &Ended, trace: Option<&Trace>) {
+        self.shared.access.log(ended.took, || Entry {
+            method: self.shared.table.full_name(method),
+            peer: &self.peer,
+            code: ended.code,
+            received: ended.received,
+            sent: ended.sent,
+            trace,
+        });
+    }
+
+    #[inline]
+    fn count(&mut self, method: MethodId, ended: &Ended) {
+        self.shared.metrics.record(self.shard, self.counted.0, method, ended);
+        let tally = &mut self.tally;
+        tally.calls += ended.calls;
+        tally.failed += if ended.code == crate::Code::Ok { 0 } else { ended.calls };
+        tally.received += ended.received;
+        tally.sent += ended.sent;
+        if tally.calls >= TALLY_MAX {
+            self.tell_peer();
         }
     }
 
     /// Reads the clock for the calls of the window.
     #[inline]
     pub(super) fn close_window(&mut self) {
-        if let Some((method, count)) = self.window.take() {
+        if let Some(Window { method, calls, received, sent }) = self.window.take() {
             let began = self.now;
             self.clock(began, method);
-            let took = (self.now - began) / count;
+            let took = (self.now - began) / calls;
+            let calls = u64::from(calls);
             if let Some(counts) = &self.peer.counts {
-                counts.started(u64::from(count), began);
-                counts.ended(u64::from(count));
+                counts.started(calls, began);
+                counts.ended(calls);
             }
-            self.shared.metrics.record_many(self.shard, method, u64::from(count), took);
+            self.count(method, &Ended { calls, code: crate::Code::Ok, took, received, sent });
         }
     }
 
@@ -417,5 +485,16 @@ impl<W: ServerWire> Connection<W> {
             took_ms = took.as_millis() as u64,
             "a handler held its connection's turn; let it await, or mark the method `spawn`"
         );
+    }
+}
+
+impl<W> Connection<W> {
+    /// Adds what was counted to the counters of the peer.
+    #[cold]
+    pub(super) fn tell_peer(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        if let Some(counts) = &self.peer.tally {
+            counts.add(&tally);
+        }
     }
 }

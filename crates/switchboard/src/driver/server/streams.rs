@@ -35,6 +35,7 @@ impl<W: ServerWire> Connection<W> {
         if let Some(counts) = &self.peer.counts {
             counts.received(1, self.now);
         }
+        parked.received += item.bytes.len() as u64;
         let ahead = queue.push_now(item);
         // One message may overdraw the window, further ones are the peer's fault.
         if ahead >= self.limits.stream_window_bytes as usize {
@@ -65,8 +66,10 @@ impl<W: ServerWire> Connection<W> {
                 Some(Ok(made))
             } else {
                 let began = self.now;
+                let trace = parked.trace.clone();
                 let mut cx = Context::from_waker(waker);
-                let polled = context::scope(deadline, || guarded_next(items.as_mut(), &mut cx));
+                let polled =
+                    context::scope(deadline, trace.as_ref(), || guarded_next(items.as_mut(), &mut cx));
                 self.clock(began, method);
                 match polled {
                     Poll::Pending => break,
@@ -83,6 +86,7 @@ impl<W: ServerWire> Connection<W> {
                 Some(Ok(item)) => {
                     if let Some(parked) = self.calls.get_mut(index) {
                         parked.credit -= stream::weight(&item.bytes) as i64;
+                        parked.sent += item.bytes.len() as u64;
                     }
                     if let Some(counts) = &self.peer.counts {
                         counts.sent(1, self.now);

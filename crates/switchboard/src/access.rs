@@ -1,0 +1,102 @@
+//! The access log and the slow-call log: events of `tracing`, off unless asked for.
+//!
+//! A call that is logged has its own reading of the clock. While both logs are off a call costs two loads of memory
+//! that nobody writes.
+
+use crate::{Code, Flag, Peer, limits::Unit, trace::Trace};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// Whether calls are logged.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// One call in so many goes to the access log; 0 for none.
+    pub(crate) every: Flag,
+    /// Calls that take longer, in milliseconds, go to the slow log; 0 for none.
+    pub(crate) slow: Flag,
+    next: AtomicU64,
+}
+
+/// What is logged of a call.
+pub(crate) struct Entry<'a> {
+    pub(crate) method: String,
+    pub(crate) peer: &'a Peer,
+    pub(crate) code: Code,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) trace: Option<&'a Trace>,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            every: Flag::new(
+                "access_log",
+                Unit::Count,
+                0,
+                0..=1_000_000,
+                "one call in so many is logged (switchboard::access); 0: none",
+            ),
+            slow: Flag::new(
+                "slow_call",
+                Unit::Milliseconds,
+                0,
+                0..=86_400_000,
+                "calls that take longer are logged (switchboard::slow); 0: none",
+            ),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Access {
+    /// Whether any call may have to be logged.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.every.value() | self.slow.value() != 0
+    }
+
+    pub(crate) fn flags(&self) -> [Flag; 2] {
+        [self.every.clone(), self.slow.clone()]
+    }
+
+    /// Logs a call that ended, if it is one of those; `entry` is asked for then only.
+    #[cold]
+    pub(crate) fn log<'a>(&self, took: Duration, entry: impl FnOnce() -> Entry<'a>) {
+        let slow = self.slow.value();
+        let is_slow = slow != 0 && took >= Duration::from_millis(slow);
+        let every = self.every.value();
+        let is_picked = every != 0 && self.next.fetch_add(1, Ordering::Relaxed).is_multiple_of(every);
+        if !is_slow && !is_picked {
+            return;
+        }
+        let entry = entry();
+        let took_us = took.as_micros() as u64;
+        let trace = entry.trace.map(Trace::id);
+        let trace = trace.as_deref();
+        macro_rules! event {
+            ($level:ident, $target:literal, $($field:tt)*) => {
+                tracing::$level!(
+                    target: $target,
+                    method = entry.method,
+                    wire = entry.peer.wire,
+                    peer = entry.peer.address,
+                    code = entry.code.name(),
+                    took_us,
+                    received = entry.received,
+                    sent = entry.sent,
+                    trace,
+                    $($field)*
+                )
+            };
+        }
+        if is_slow {
+            event!(warn, "switchboard::slow", "a call took longer than {slow} ms (slow_call)");
+        }
+        if is_picked {
+            event!(info, "switchboard::access", every, "call");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Settings that may change while the server runs: on the admin pages, with an audit line and a time to live.
+
+use crate::{Error, limits::Unit};
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::RangeInclusive,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Changes that are kept to be looked at.
+const CHANGES_MAX: usize = 100;
+
+/// A number that may be changed while the server runs. Clones are the same flag.
+///
+/// ```
+/// use switchboard::{Flag, limits::Unit};
+///
+/// let cache = Flag::new("cache_time", Unit::Milliseconds, 500, 0..=60_000, "how long answers are kept");
+/// assert_eq!(cache.value(), 500);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flag(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: &'static str,
+    doc: &'static str,
+    unit: Unit,
+    range: RangeInclusive<u64>,
+    value: AtomicU64,
+    /// What it goes back to, and when.
+    lent: Mutex<Option<Lent>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    until: Instant,
+    before: u64,
+}
+
+impl Flag {
+    /// A flag with this value, which may change within the range; both are in the unit.
+    pub fn new(
+        name: &'static str,
+        unit: Unit,
+        value: u64,
+        range: RangeInclusive<u64>,
+        doc: &'static str,
+    ) -> Flag {
+        let (value, lent) = (AtomicU64::new(value), Mutex::default());
+        Flag(Arc::new(Inner { name, doc, unit, range, value, lent }))
+    }
+
+    /// The value now; one relaxed load.
+    #[inline]
+    pub fn value(&self) -> u64 {
+        self.0.value.load(Ordering::Relaxed)
+    }
+
+    /// The name on the admin pages.
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    /// What it changes.
+    pub fn doc(&self) -> &'static str {
+        self.0.doc
+    }
+
+    /// The value as limits spell it: `8MiB`, `90s`.
+    pub fn text(&self) -> String {
+        self.0.unit.show(self.value())
+    }
+
+    /// The values that it may have.
+    pub fn range(&self) -> RangeInclusive<u64> {
+        self.0.range.clone()
+    }
+
+    /// Time until it goes back to what it was, and to which value.
+    pub fn lent(&self) -> Option<(Duration, u64)> {
+        let lent = *self.lock();
+        lent.map(|lent| (lent.until.saturating_duration_since(Instant::now()), lent.before))
+    }
+
+    pub(crate) fn preset(&self, value: u64) {
+        self.0.value.store(value, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Lent>> {
+        self.0.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The flags of a server, and who changed them.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    flags: Vec<Flag>,
+    changes: Mutex<VecDeque<Change>>,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) at: SystemTime,
+    pub(crate) flag: &'static str,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) by: String,
+    unit: Unit,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} to {}, by {}",
+            self.flag,
+            self.unit.show(self.from),
+            self.unit.show(self.to),
+            self.by
+        )
+    }
+}
+
+impl Flags {
+    /// # Errors
+    /// A name that another has.
+    pub(crate) fn add(&mut self, flag: Flag) -> Result<(), Error> {
+        if self.flags.iter().any(|known| known.name() == flag.name()) {
+            return Err(Error::config(format!("two flags are named {}", flag.name())));
+        }
+        self.flags.push(flag);
+        self.flags.sort_by_key(Flag::name);
+        Ok(())
+    }
+
+    pub(crate) fn all(&self) -> &[Flag] {
+        &self.flags
+    }
+
+    /// The latest changes, the last one first.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+    }
+
+    /// Changes a flag, for good or for some time. On a tokio runtime, whose timer ends that time.
+    ///
+    /// # Errors
+    /// No such flag, or a value that it cannot have.
+    pub(crate) fn set(
+        self: &Arc<Self>,
+        name: &str,
+        value: &str,
+        lasting: Option<Duration>,
+        by: &str,
+    ) -> Result<Flag, Error> {
+        let flag = self.flags.iter().find(|flag| flag.name() == name).ok_or_else(|| {
+            let names: Vec<_> = self.flags.iter().map(Flag::name).collect();
+            Error::config(format!("{name:?} is no flag; the flags are {}", names.join(", ")))
+        })?;
+        let to = flag.0.unit.parse(value)?;
+        if !flag.0.range.contains(&to) {
+            let (least, most) =
+                (flag.0.unit.show(*flag.0.range.start()), flag.0.unit.show(*flag.0.range.end()));
+            return Err(Error::config(format!("{name} = {value} is out of range: {least} to {most}")));
+        }
+        let until = lasting.map(|lasting| Instant::now() + lasting);
+        let from = {
+            let mut lent = flag.lock();
+            let from = flag.0.value.swap(to, Ordering::Relaxed);
+            // What was lent already goes back to what it was at first.
+            let before = lent.map_or(from, |lent| lent.before);
+            *lent = until.map(|until| Lent { until, before });
+            from
+        };
+        self.note(flag, from, to, by);
+        if let Some(until) = until {
+            let (flags, flag) = (Arc::downgrade(self), flag.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep_until(until.into()).await;
+                let back = {
+                    let mut lent = flag.lock();
+                    // A later change has its own end, or none.
+                    let Some(due) = lent.filter(|lent| lent.until == until) else { return };
+                    *lent = None;
+                    (flag.0.value.swap(due.before, Ordering::Relaxed), due.before)
+                };
+                if let Some(flags) = flags.upgrade() {
+                    flags.note(&flag, back.0, back.1, "its expiry");
+                }
+            });
+        }
+        Ok(flag.clone())
+    }
+
+    fn note(&self, flag: &Flag, from: u64, to: u64, by: &str) {
+        let at = SystemTime::now();
+        let change = Change { at, flag: flag.name(), from, to, by: by.to_owned(), unit: flag.0.unit };
+        tracing::info!(target: "switchboard::audit", "flag {change}");
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.len() == CHANGES_MAX {
+            changes.pop_front();
+        }
+        changes.push_back(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags() -> (Arc<Flags>, Flag) {
+        let flag = Flag::new("slow_call", Unit::Milliseconds, 100, 0..=60_000, "what is slow");
+        let mut flags = Flags::default();
+        flags.add(flag.clone()).unwrap();
+        assert!(flags.add(flag.clone()).is_err());
+        (Arc::new(flags), flag)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lent_value_goes_back_to_the_first_one() {
+        let (flags, flag) = flags();
+        flags.set("slow_call", "2s", Some(Duration::from_secs(60)), "alice").unwrap();
+        flags.set("slow_call", "3s", Some(Duration::from_secs(30)), "bob").unwrap();
+        assert_eq!((flag.value(), flag.lent().map(|(_, before)| before)), (3000, Some(100)));
+        tokio::time::sleep(Duration::from_secs(45)).await;
+        assert_eq!((flag.value(), flag.lent()), (100, None));
+        let changes: Vec<_> = flags.changes().iter().map(ToString::to_string).collect();
+        assert_eq!(changes[0], "slow_call: 3s to 100ms, by its expiry");
+        assert_eq!((changes.len(), &*changes[2]), (3, "slow_call: 100ms to 2s, by alice"));
+    }
+
+    #[tokio::test]
+    async fn wrong_changes_change_nothing() {
+        let (flags, flag) = flags();
+        for (name, value, expected) in [
+            ("slow", "1s", "the flags are slow_call"),
+            ("slow_call", "1", "ms, s"),
+            ("slow_call", "2h", "0ms to 1min"),
+        ] {
+            let error = flags.set(name, value, None, "carol").unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        assert_eq!((flag.value(), flags.changes().len()), (100, 0));
+    }
+}

@@ -1,0 +1,69 @@
+//! What counters are kept apart by, beside the method: the wire of a call, and the protocol of a connection.
+
+/// The wire that a call came on. Calls inside a WebSocket are counted apart, whatever they are written in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wire {
+    Connect,
+    Grpc,
+    GrpcWeb,
+    HttpJson,
+    JsonRpc,
+    Native,
+    WebSocket,
+}
+
+impl Wire {
+    pub(crate) const ALL: [Wire; 7] = [
+        Wire::Connect,
+        Wire::Grpc,
+        Wire::GrpcWeb,
+        Wire::HttpJson,
+        Wire::JsonRpc,
+        Wire::Native,
+        Wire::WebSocket,
+    ];
+
+    /// The name in stats, labels and pages; the same as [`Peer::wire`](crate::Peer::wire), but for WebSockets.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Wire::Connect => "connect",
+            Wire::Grpc => "grpc",
+            Wire::GrpcWeb => "grpc-web",
+            Wire::HttpJson => "http-json",
+            Wire::JsonRpc => "jsonrpc",
+            Wire::Native => "native",
+            Wire::WebSocket => "websocket",
+        }
+    }
+
+    /// That of a peer's calls.
+    pub(crate) fn of(name: &str) -> Wire {
+        Wire::ALL.into_iter().find(|wire| wire.name() == name).unwrap_or(Wire::Native)
+    }
+}
+
+/// What a connection speaks. One that speaks HTTP carries calls of several wires.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Carrier {
+    Http1,
+    Http2,
+    JsonRpc,
+    Native,
+    /// An HTTP connection that has become one.
+    WebSocket,
+}
+
+impl Carrier {
+    pub(crate) const ALL: [Carrier; 5] =
+        [Carrier::Http1, Carrier::Http2, Carrier::JsonRpc, Carrier::Native, Carrier::WebSocket];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Carrier::Http1 => "http1",
+            Carrier::Http2 => "http2",
+            Carrier::JsonRpc => "jsonrpc",
+            Carrier::Native => "native",
+            Carrier::WebSocket => "websocket",
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is logged of calls, and the trace that they are part of.
+//!
+//! One subscriber takes the events and spans of the whole process: each test has methods or traces of its own.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod support;
+
+use std::{
+    fmt,
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+use support::{raw::soon, *};
+use switchboard::{
+    Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Result, Server, Service, ServiceInfo,
+};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Takes the target `switchboard::access`, `::slow`, and spans of `::call`.
+struct Lines;
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
+
+fn keep(metadata: &Metadata<'_>, fields: String) {
+    LINES.lock().unwrap().push(format!("{} {}{fields}", metadata.level(), metadata.target()));
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("switchboard::")
+    }
+
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let mut fields = Fields(String::new());
+        attributes.record(&mut fields);
+        keep(attributes.metadata(), fields.0);
+        span::Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        keep(event.metadata(), fields.0);
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+fn subscribe() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| tracing::subscriber::set_global_default(Lines).unwrap());
+}
+
+fn lines(target: &str, part: &str) -> Vec<String> {
+    let lines = LINES.lock().unwrap();
+    lines.iter().filter(|line| line.contains(target) && line.contains(part)).cloned().collect()
+}
+
+#[tokio::test]
+async fn calls_are_logged_when_asked_for() {
+    subscribe();
+    let server = Server::new().access_log(2).slow_call(Duration::from_millis(10));
+    let running = server.add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    for _ in 0..8 {
+        mirror(&channel, vec![1; 10]).await.unwrap();
+    }
+    let _: String = ask(&channel, &BLOCK, &"").await.unwrap();
+    let access = lines("switchboard::access", "test.Probe/Mirror");
+    assert_eq!(access.len(), 4, "{access:?}");
+    for part in ["INFO", "wire=\"native\"", "127.0.0.1", "code=\"ok\"", "took_us=", "received=10", "sent=10"]
+    {
+        assert!(access[0].contains(part), "{part}: {}", access[0]);
+    }
+    let slow = lines("switchboard::slow", "test.Probe/Block");
+    assert!(slow.len() == 1 && slow[0].contains("WARN"), "{slow:?}");
+    #[cfg(feature = "http")]
+    {
+        let http = Channel::connect(&format!("{}?wire=connect", running.url())).await.unwrap();
+        ask_json(&http, &FAIL).await;
+        ask_json(&http, &FAIL).await;
+        soon(async {
+            while lines("switchboard::access", "not_found").is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let failed = &lines("switchboard::access", "not_found")[0];
+        assert!(failed.contains("wire=\"connect\"") && failed.contains("test.Probe/Fail"), "{failed}");
+    }
+}
+
+#[cfg(feature = "http")]
+async fn ask_json(channel: &Channel, method: &'static ClientMethod) {
+    let codec = channel.codec(Codec::Json);
+    let bytes = switchboard::codec::serde::encode(&"no", codec);
+    channel.unary(method, codec, bytes, |_, _| Ok(())).await.unwrap_err();
+}
+
+/// Tells the trace of its call, and asks the next one.
+struct Hop(Option<Channel>);
+
+static HOP_INFO: ServiceInfo =
+    ServiceInfo { name: "test.Hop", methods: &[MethodInfo::new("Trace", Kind::Unary)], descriptor: &[] };
+static HOP: ClientMethod = ClientMethod { service: &HOP_INFO, index: 0, path: "test.Hop/Trace" };
+
+impl Service for Hop {
+    fn info(&self) -> &'static ServiceInfo {
+        &HOP_INFO
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        let (_, cx) = call.into_one()?;
+        let mut text = match cx.trace() {
+            None => "none\n".to_owned(),
+            Some(trace) => format!(
+                "{} {} {} {}\n",
+                trace.id(),
+                trace.parent_id().unwrap_or_default(),
+                trace.span_id(),
+                trace.state().unwrap_or("-")
+            ),
+        };
+        if let Some(next) = &self.0 {
+            // Not in the first poll, as a rule: the trace must outlive it.
+            tokio::task::yield_now().await;
+            text.push_str(&hop(next, None).await);
+        }
+        Ok(Reply::one(text.into(), cx))
+    }
+}
+
+/// What each hop of the call tells, in lines.
+async fn hop(channel: &Channel, traceparent: Option<&str>) -> String {
+    let codec = channel.codec(Codec::Proto);
+    let mut call = channel.unary(&HOP, codec, Ok(bytes::Bytes::new()), |_, reply| Ok(reply));
+    if let Some(traceparent) = traceparent {
+        call = call.meta("traceparent", traceparent.to_owned()).meta("tracestate", "a=b,c=d");
+    }
+    String::from_utf8(call.await.unwrap().into_inner().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn trace_is_seen_and_handed_on_over_every_wire() {
+    subscribe();
+    let start = |next| async {
+        let server = Server::new().add(Hop(next)).listen("tcp://127.0.0.1:0");
+        server.start().await.unwrap()
+    };
+    let last = start(None).await;
+    let mut wires = vec!["native"];
+    if cfg!(feature = "http") {
+        wires.extend(["grpc", "grpc-web", "connect"]);
+    }
+    for (at, wire) in wires.into_iter().enumerate() {
+        let url = |running: &switchboard::Running| match wire {
+            "native" => running.url(),
+            _ => format!("{}?wire={wire}", running.url()),
+        };
+        let first = start(Some(Channel::connect(&url(&last)).await.unwrap())).await;
+        let channel = Channel::connect(&url(&first)).await.unwrap();
+        let id = format!("0af7651916cd43dd8448eb211c80319{at}");
+        let text = soon(hop(&channel, Some(&format!("00-{id}-b7ad6b7169203331-01")))).await;
+        let hops: Vec<Vec<_>> = text.lines().map(|line| line.split(' ').collect()).collect();
+        let [outer, inner] = &hops[..] else { panic!("{wire}: {text}") };
+        assert_eq!((outer[0], outer[1], outer[3]), (id.as_str(), "b7ad6b7169203331", "a=b,c=d"), "{wire}");
+        // A subscriber records spans here, so each hop has one of its own.
+        assert_eq!((inner[0], inner[1], inner[3]), (id.as_str(), outer[2], "a=b,c=d"), "{wire}");
+        assert_ne!(inner[2], inner[1], "{wire}");
+        let spans = lines("switchboard::call", &id);
+        assert_eq!(spans.len(), 2, "{wire}: {spans:?}");
+        assert!(spans[0].contains(&format!("wire={wire:?}")), "{spans:?}");
+    }
+}
+
+#[tokio::test]
+async fn call_without_trace_begins_one_where_spans_are_recorded() {
+    subscribe();
+    let channel = Channel::local(Hop(Some(Channel::local(Hop(None)))));
+    let text = hop(&channel, None).await;
+    let hops: Vec<Vec<_>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!((hops[0][0].len(), hops[0][1]), (32, ""), "{text}");
+    assert_eq!((hops[1][0], hops[1][1]), (hops[0][0], hops[0][2]), "{text}");
+}
