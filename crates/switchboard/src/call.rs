@@ -1,5 +1,9 @@
 //! A call as layers and services see it: untyped, the same for every wire.
 
+mod messages;
+
+pub(crate) use messages::Change;
+
 use crate::{
     Codec, Metadata, Result, Status,
     compression::{Message, Packing},

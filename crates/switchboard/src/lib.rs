@@ -18,8 +18,10 @@ mod compression;
 mod context;
 mod driver;
 mod error;
+pub mod guard;
 #[cfg(feature = "http")]
 mod http;
+pub mod layer;
 pub mod limits;
 mod metrics;
 mod net;
@@ -39,6 +41,7 @@ pub use compression::Compression;
 pub use error::Error;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
+pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
 pub use metrics::{CertificateStats, MethodStats, ServerStats, TlsStats};
 pub use net::Address;

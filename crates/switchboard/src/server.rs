@@ -3,6 +3,7 @@
 mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
+mod guarding;
 mod listening;
 mod mismatch;
 mod sockets;
@@ -13,6 +14,7 @@ use crate::{
     Error, Limit, Limits, Service,
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
+    guard::{Guarding, Guards},
     limits::Source,
     metrics::{Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
@@ -51,6 +53,7 @@ pub struct Server {
     /// Methods whose replies are to be compressed, or not.
     method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
+    guards: Guards,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -80,6 +83,7 @@ impl Server {
             compression: Serving::default(),
             method_compression: Vec::new(),
             mistakes: Vec::new(),
+            guards: Guards::default(),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -94,7 +98,7 @@ impl Server {
     /// Adds a service, usually a generated `…Server`.
     #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
     pub fn add(mut self, service: impl Service) -> Server {
-        self.services.push(Arc::new(Erased(Arc::new(service))));
+        self.services.push(Arc::new(Erased::new(service)));
         self
     }
 
@@ -306,6 +310,9 @@ impl Server {
         }
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
+        let guarding = self.guards.build(&table)?;
+        let services = self.services.into_iter().enumerate();
+        let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let table = Arc::new(table);
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
@@ -319,7 +326,8 @@ impl Server {
             counts_sockets: false,
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
             table,
-            services: self.services,
+            services,
+            guarding,
             limits: self.limits,
             compression: self.compression,
             parked: AtomicUsize::new(0),
@@ -497,6 +505,7 @@ pub(crate) struct Shared {
     counts_sockets: bool,
     pub(crate) table: Arc<MethodTable>,
     pub(crate) services: Vec<Arc<dyn ErasedService>>,
+    pub(crate) guarding: Guarding,
     pub(crate) limits: Limits,
     pub(crate) compression: Serving,
     pub(crate) metrics: Metrics,

@@ -6,7 +6,7 @@
 
 use crate::{
     Codec, Cx, Metadata, Result, Status,
-    call::RawReceiver,
+    call::{Change, RawReceiver},
     compression::{Message, Packing},
     runtime,
 };
@@ -84,6 +84,8 @@ pub struct Receiver<T> {
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
+    /// What layers do with the messages.
+    change: Option<Change>,
 }
 
 impl<T> Receiver<T> {
@@ -93,12 +95,13 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max }
+        Receiver { queue, codec, decode, bytes_max, change: None }
     }
 
     /// The stream of a request, read as a type; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX }
+        let change = raw.0.lock().change.take();
+        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX, change }
     }
 
     /// The next message; none at the end.
@@ -114,6 +117,10 @@ impl<T> Receiver<T> {
             Some(Ok(message)) => {
                 let message = (self.queue.packing.unpack(message))
                     .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
+                    .and_then(|message| match &mut self.change {
+                        None => Ok(message),
+                        Some(change) => change(message),
+                    })
                     .inspect_err(|status| self.queue.close(status.clone()))?;
                 (self.decode)(self.codec, message).map(Some)
             }
@@ -237,6 +244,8 @@ struct State {
     trailers: Metadata,
     end: Option<Result<()>>,
     closed: Option<Status>,
+    /// What layers do with what its reader gets.
+    change: Option<Change>,
     producer: Option<Waker>,
     consumer: Option<Waker>,
 }
@@ -299,6 +308,15 @@ impl Queue {
     /// Gives out no item over this size, for wires that have not looked before.
     pub(crate) fn limit_items(&self, bytes_max: usize) {
         self.lock().item_bytes_max = Some(bytes_max);
+    }
+
+    /// Passes what its reader gets through `change`, after what was asked for before.
+    pub(crate) fn change(&self, mut change: Change) {
+        let mut state = self.lock();
+        state.change = Some(match state.change.take() {
+            None => change,
+            Some(mut first) => Box::new(move |message| change(first(message)?)),
+        });
     }
 
     /// The next item without waiting.
