@@ -1,5 +1,9 @@
 //! A call as layers and services see it: untyped, the same for every wire.
 
+mod messages;
+
+pub(crate) use messages::Change;
+
 #[cfg(feature = "proto")]
 use crate::codec::PARTS_FROM;
 use crate::{

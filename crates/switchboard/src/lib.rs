@@ -23,8 +23,10 @@ pub mod discover;
 mod driver;
 mod error;
 mod flags;
+pub mod guard;
 #[cfg(feature = "http")]
 mod http;
+pub mod layer;
 pub mod limits;
 mod metrics;
 mod net;
@@ -47,6 +49,7 @@ pub use error::Error;
 pub use flags::Flag;
 #[cfg(feature = "http")]
 pub use http::{Cors, HttpJson};
+pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
 pub use metrics::{
     CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,

@@ -4,6 +4,7 @@ mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
 mod flights;
+mod guarding;
 mod lifecycle;
 mod listening;
 mod mismatch;
@@ -17,6 +18,7 @@ use crate::{
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
     flags::{Flag, Flags},
+    guard::{Guarding, Guards},
     limits::Source,
     metrics::{Carrier, Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
@@ -68,6 +70,7 @@ pub struct Server {
     hooks: Mutex<Hooks>,
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
+    guards: Guards,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -102,6 +105,7 @@ impl Server {
             hooks: Mutex::default(),
             #[cfg(feature = "http")]
             admin: None,
+            guards: Guards::default(),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -116,7 +120,7 @@ impl Server {
     /// Adds a service, usually a generated `…Server`.
     #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
     pub fn add(mut self, service: impl Service) -> Server {
-        self.services.push(Arc::new(Erased(Arc::new(service))));
+        self.services.push(Arc::new(Erased::new(service)));
         self
     }
 
@@ -418,6 +422,9 @@ impl Server {
         }
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
+        let guarding = self.guards.build(&table)?;
+        let services = self.services.into_iter().enumerate();
+        let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let table = Arc::new(table);
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
@@ -433,7 +440,8 @@ impl Server {
             counts_sockets: false,
             metrics: Metrics::new(table.clone(), runtime::worker_count()),
             table,
-            services: self.services,
+            services,
+            guarding,
             limits: self.limits,
             compression: self.compression,
             parked: AtomicUsize::new(0),
@@ -613,6 +621,7 @@ pub(crate) struct Shared {
     counts_sockets: bool,
     pub(crate) table: Arc<MethodTable>,
     pub(crate) services: Vec<Arc<dyn ErasedService>>,
+    pub(crate) guarding: Guarding,
     pub(crate) limits: Limits,
     pub(crate) compression: Serving,
     pub(crate) metrics: Metrics,

@@ -6,7 +6,7 @@
 
 use crate::{
     Codec, Cx, Metadata, Result, Status,
-    call::RawReceiver,
+    call::{Change, RawReceiver},
     compression::{Message, Packing},
     runtime,
 };
@@ -86,6 +86,8 @@ pub struct Receiver<T> {
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
     batch: Batch,
+    /// What layers do with the messages.
+    change: Option<Change>,
 }
 
 impl<T> Receiver<T> {
@@ -95,12 +97,15 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max, batch: Batch::default() }
+        Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None }
     }
 
     /// The stream of a request, read as a type; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver::new(raw.0, codec, decode, usize::MAX)
+        let change = raw.0.lock().change.take();
+        let mut receiver = Receiver::new(raw.0, codec, decode, usize::MAX);
+        receiver.change = change;
+        receiver
     }
 
     /// The next message; none at the end.
@@ -116,6 +121,10 @@ impl<T> Receiver<T> {
             Some(Ok(message)) => {
                 let message = (self.queue.packing.unpack(message))
                     .and_then(|message| check_reply(&message, self.bytes_max).map(|()| message))
+                    .and_then(|message| match &mut self.change {
+                        None => Ok(message),
+                        Some(change) => change(message),
+                    })
                     .inspect_err(|status| {
                         self.batch.items.clear();
                         self.queue.close(status.clone());
@@ -320,6 +329,8 @@ struct State {
     trailers: Metadata,
     end: Option<Result<()>>,
     closed: Option<Status>,
+    /// What layers do with what its reader gets.
+    change: Option<Change>,
     producer: Option<Waker>,
     consumer: Option<Waker>,
 }
@@ -382,6 +393,15 @@ impl Queue {
     /// Gives out no item over this size, for wires that have not looked before.
     pub(crate) fn limit_items(&self, bytes_max: usize) {
         self.lock().item_bytes_max = Some(bytes_max);
+    }
+
+    /// Passes what its reader gets through `change`, after what was asked for before.
+    pub(crate) fn change(&self, mut change: Change) {
+        let mut state = self.lock();
+        state.change = Some(match state.change.take() {
+            None => change,
+            Some(mut first) => Box::new(move |message| change(first(message)?)),
+        });
     }
 
     /// The next item, none at the end, or the reason of the end; items that arrived before it come first.

@@ -99,6 +99,24 @@ fn unary_call_allocates_its_payloads_only() {
     });
 }
 
+#[test]
+fn guards_allocate_nothing() {
+    on_one_thread(async {
+        let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+        let server =
+            server.concurrency(100).service_concurrency("test.Probe", 50).method_concurrency("*", 20);
+        let running = server.start().await.unwrap();
+        let channel = switchboard::Channel::connect(&running.url()).await.unwrap();
+        let text = vec![1u8; 100];
+        let call = async || {
+            let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
+            assert_eq!(reply.len(), 100);
+        };
+        // As many as without them.
+        assert_eq!(allocations(call).await, 5, "allocations a call");
+    });
+}
+
 #[cfg(feature = "proto")]
 mod protobuf {
     use super::*;

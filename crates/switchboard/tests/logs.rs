@@ -141,7 +141,7 @@ impl Service for Hop {
             tokio::task::yield_now().await;
             text.push_str(&hop(next, None).await);
         }
-        Ok(Reply::one(text.into(), cx))
+        Ok(Reply::one(bytes::Bytes::from(text), cx))
     }
 }
 

@@ -68,7 +68,7 @@ async fn every_wire_counts_apart() {
     mirror(&websocket, vec![0; 20]).await.unwrap();
     for wire in ["grpc", "grpc-web", "connect"] {
         let channel = Channel::connect(&format!("http://{authority}?wire={wire}")).await.unwrap();
-        let bytes = Ok(vec![0; 30].into());
+        let bytes = Ok(vec![0u8; 30]);
         let call =
             channel.unary(&MIRROR, channel.codec(switchboard::Codec::Proto), bytes, |_, reply| Ok(reply));
         assert_eq!(call.await.unwrap().len(), 30, "{wire}");

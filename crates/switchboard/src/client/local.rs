@@ -29,7 +29,7 @@ impl Local {
         };
         let peer = Arc::new(peer);
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
-        Local { service: Arc::new(Erased(Arc::new(service))), peer, message_bytes_max }
+        Local { service: Arc::new(Erased::new(service)), peer, message_bytes_max }
     }
 
     pub(super) fn message_bytes_max(&self) -> usize {

@@ -5,7 +5,13 @@
 //! the copy that putting it into a slot would cost. What goes in and out of a slot passes through this thread's
 //! hands ([`CALL`], [`ANSWER`]) within one poll, so it needs no lock.
 
-use crate::{Call, Reply, Result, Service, Status, call::with_left, runtime};
+use crate::{
+    Call, Reply, Result, Service, Status,
+    call::with_left,
+    guard::{Begun, Chain, Permit},
+    layer::{self, End},
+    runtime,
+};
 use futures::BoxFuture;
 use std::{
     cell::Cell,
@@ -37,9 +43,27 @@ pub(crate) trait ErasedService: Send + Sync {
     fn dispatch(&self) -> Box<dyn Dispatch>;
     /// For wires that bring their own tasks, and for calls inside the process.
     fn call(&self, call: Call) -> BoxFuture<Result<Reply>>;
+    /// The same service behind these guards and layers.
+    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService>;
 }
 
-pub(crate) struct Erased<S>(pub(crate) Arc<S>);
+/// A service, and what its calls pass before they reach it.
+pub(crate) struct Erased<S> {
+    service: Arc<S>,
+    chain: Option<Arc<Chain>>,
+}
+
+impl<S: Service> Erased<S> {
+    pub(crate) fn new(service: S) -> Erased<S> {
+        Erased { service: Arc::new(service), chain: None }
+    }
+}
+
+impl<S> Clone for Erased<S> {
+    fn clone(&self) -> Erased<S> {
+        Erased { service: self.service.clone(), chain: self.chain.clone() }
+    }
+}
 
 /// The futures crate's name for it, without the crate.
 pub(crate) mod futures {
@@ -48,26 +72,54 @@ pub(crate) mod futures {
 
 impl<S: Service> ErasedService for Erased<S> {
     fn info(&self) -> &'static ServiceInfo {
-        self.0.info()
+        self.service.info()
     }
 
     fn dispatch(&self) -> Box<dyn Dispatch> {
         // A counter of this connection: clones per slot touch nothing that another core touches.
-        let service = Arc::new(self.0.clone());
+        let service = Arc::new(self.clone());
         Box::new(Slots { make: move || serve(service.clone()), slots: Vec::new(), free: Vec::new() })
     }
 
     fn call(&self, call: Call) -> BoxFuture<Result<Reply>> {
-        let service = self.0.clone();
+        let service = self.clone();
         let mut future = Box::pin(async move { answer(&service, call).await });
         Box::pin(poll_fn(move |cx| match catch(|| future.as_mut().poll(cx)) {
             Ok(poll) => poll,
             Err(status) => Poll::Ready(Err(status)),
         }))
     }
+
+    fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService> {
+        Arc::new(Erased { service: self.service.clone(), chain })
+    }
 }
 
-async fn answer<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
+/// Takes a call through its guards and layers to its handler.
+#[inline]
+async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
+    let mut permit = Permit::NONE;
+    if let Some(chain) = &erased.chain {
+        permit = match chain.begin(&mut call) {
+            Begun::Go(permit) => permit,
+            Begun::Refused(status) => return Err(status),
+            Begun::Wait(waiting) => waiting.await?,
+        };
+        if chain.has_layers() {
+            return permit.end(chain.layered(call, erased).await);
+        }
+    }
+    permit.end(handle(&erased.service, call).await)
+}
+
+impl<S: Service> End for Erased<S> {
+    fn call(&self, call: Call) -> layer::BoxFuture<'_, Result<Reply>> {
+        Box::pin(handle(&self.service, call))
+    }
+}
+
+#[inline]
+async fn handle<S: Service>(service: &Arc<S>, mut call: Call) -> Result<Reply> {
     if call.cx().method().spawn {
         let service = service.clone();
         return runtime::spawn_cpu(async move {
@@ -93,9 +145,8 @@ thread_local! {
     static ANSWER: Cell<Option<Result<Reply>>> = const { Cell::new(None) };
 }
 
-#[expect(clippy::redundant_allocation, reason = "the outer counter belongs to one connection")]
-/// One slot: answers calls, one after the other.
-async fn serve<S: Service>(service: Arc<Arc<S>>) -> Infallible {
+/// One slot: answers calls, one after the other. The counter belongs to one connection.
+async fn serve<S: Service>(service: Arc<Erased<S>>) -> Infallible {
     loop {
         let call = poll_fn(|_| CALL.take().map_or(Poll::Pending, Poll::Ready)).await;
         let answer = answer(&service, call).await;

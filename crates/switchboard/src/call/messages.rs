@@ -1,0 +1,154 @@
+//! The messages of a call and its reply as layers see them: encoded, not yet or no longer compressed.
+
+use super::{Call, Reply, ReplyBody, RequestBody};
+use crate::{
+    Metadata, Result,
+    compression::{Message, Packing},
+    stream::Items,
+};
+use bytes::Bytes;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+/// What a layer does with the messages of a stream.
+pub(crate) type Change = Box<dyn FnMut(Bytes) -> Result<Bytes> + Send + Sync>;
+
+impl Call {
+    /// The request message of a call that has one, encoded as [`codec`](Self::codec) says; none of a call whose
+    /// requests are a stream.
+    pub fn message(&self) -> Option<&Bytes> {
+        match &self.body {
+            RequestBody::One(bytes) => Some(bytes),
+            RequestBody::Many(_) => None,
+        }
+    }
+
+    /// Passes every request message through `change` on its way to the handler, the only one at once, those of a
+    /// stream as the handler reads them.
+    ///
+    /// What it makes has to be a message of the method in the same [codec](Self::codec).
+    ///
+    /// # Errors
+    /// That of `change` for the only message; for one of a stream the handler gets it in its place, and no other after.
+    pub fn each_message(
+        &mut self,
+        mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + Sync + 'static,
+    ) -> Result<()> {
+        match &mut self.body {
+            RequestBody::One(bytes) => *bytes = change(std::mem::take(bytes))?,
+            RequestBody::Many(queue) => queue.change(Box::new(change)),
+        }
+        Ok(())
+    }
+
+    /// Decompresses the only request message, and has the handler answer without compression; how it would have
+    /// compressed is for [`Reply::packed`].
+    ///
+    /// # Errors
+    /// Those of a message that is too large or broken.
+    pub(crate) fn unpack(&mut self) -> Result<Packing> {
+        self.unpack_message()?;
+        let context = self.cx.context_mut();
+        Ok(std::mem::replace(&mut context.packing, Packing::OFF))
+    }
+
+    /// Decompresses the only request message.
+    ///
+    /// # Errors
+    /// Those of a message that is too large or broken.
+    pub(crate) fn unpack_message(&mut self) -> Result<()> {
+        let context = self.cx.context_mut();
+        let packing = context.packing;
+        let compressed = std::mem::take(&mut context.compressed);
+        if let RequestBody::One(bytes) = &mut self.body {
+            *bytes = packing.unpack(Message { bytes: std::mem::take(bytes), compressed })?;
+        }
+        Ok(())
+    }
+}
+
+impl Reply {
+    /// The message of a reply that has one, encoded; none of a stream.
+    pub fn message(&self) -> Option<&Bytes> {
+        match &self.body {
+            ReplyBody::Compressed(bytes) | ReplyBody::One(bytes) => Some(bytes),
+            ReplyBody::Parts(parts) => Some(parts.whole()),
+            ReplyBody::Many(_) => None,
+        }
+    }
+
+    /// Metadata that goes before the message of a reply that has one; handlers add it with
+    /// [`Cx::reply_metadata`](crate::Cx::reply_metadata).
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    /// Passes every message through `change` on its way out, the only one at once, those of a stream as they are sent.
+    ///
+    /// # Errors
+    /// That of `change` for the only message; for one of a stream it ends the stream.
+    pub fn each_message(
+        self,
+        mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + 'static,
+    ) -> Result<Reply> {
+        let mut reply = self.joined();
+        reply.body = match reply.body {
+            ReplyBody::Compressed(bytes) => ReplyBody::Compressed(bytes),
+            ReplyBody::One(bytes) => ReplyBody::One(change(bytes)?),
+            parts @ ReplyBody::Parts(_) => parts,
+            ReplyBody::Many(items) => {
+                let change = move |message: Message| change(message.bytes).map(Message::from);
+                ReplyBody::Many(Box::pin(Changed { items, change: Box::new(change), ended: false }))
+            }
+        };
+        Ok(reply)
+    }
+
+    /// Compresses what was answered without it, see [`Call::unpack`].
+    pub(crate) fn packed(mut self, packing: Packing) -> Reply {
+        if packing.packs() {
+            self = self.joined();
+            self.body = match self.body {
+                ReplyBody::One(bytes) => super::compressed(packing, bytes),
+                ReplyBody::Many(items) => {
+                    let change = move |message: Message| Ok(packing.pack(message.bytes));
+                    ReplyBody::Many(Box::pin(Changed { items, change: Box::new(change), ended: false }))
+                }
+                compressed => compressed,
+            };
+        }
+        self
+    }
+}
+
+/// A stream whose messages are changed.
+struct Changed {
+    items: Pin<Box<dyn Items>>,
+    change: Box<dyn FnMut(Message) -> Result<Message> + Send>,
+    ended: bool,
+}
+
+impl Items for Changed {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        let item = this.items.as_mut().poll_next(cx);
+        item.map(|item| {
+            let item = item.map(|item| item.and_then(&mut this.change));
+            this.ended = matches!(item, Some(Err(_)));
+            item
+        })
+    }
+
+    fn head(&self) -> Metadata {
+        self.items.head()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.items.trailers()
+    }
+}

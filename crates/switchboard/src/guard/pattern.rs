@@ -1,0 +1,76 @@
+//! Names of methods with stars in them.
+
+use crate::Error;
+use switchboard_wire::{MethodId, MethodTable};
+
+/// Whether `name` is what `pattern` means, in which a star stands for any characters, slashes and dots included.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
+    // Where to go on when the star has to stand for one more.
+    let mut again: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (pattern.split_first(), name.split_first()) {
+            (None, None) => return true,
+            (Some((b'*', rest)), _) => {
+                again = Some((rest, name));
+                pattern = rest;
+            }
+            (Some((wanted, rest)), Some((found, left))) if wanted == found => (pattern, name) = (rest, left),
+            _ => match again {
+                Some((rest, [_, left @ ..])) => {
+                    again = Some((rest, left));
+                    (pattern, name) = (rest, left);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// The methods that a pattern means.
+///
+/// # Errors
+/// One that means none; `setting` says who asked.
+pub(crate) fn find(table: &MethodTable, pattern: &str, setting: &str) -> Result<Vec<MethodId>, Error> {
+    let ids = (0..table.len()).map(|at| MethodId(at as u16));
+    let found: Vec<_> = ids.filter(|id| matches(pattern, &table.full_name(*id))).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let why = match pattern.contains('*') {
+        true => format!("{pattern} matches no method; they are package.Service/Method"),
+        false => table.unknown(pattern).message().to_owned(),
+    };
+    Err(Error::config(format!("{setting}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name) in [
+            ("a.B/C", "a.B/C"),
+            ("*", "a.B/C"),
+            ("a.*", "a.B/C"),
+            ("*/C", "a.B/C"),
+            ("a.B/Get*", "a.B/GetAll"),
+            ("a.*/Get*s", "a.B/Getss"),
+            ("**", ""),
+            ("*ab*ab", "abaab"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("a.B/C", "a.B/D"),
+            ("", "a"),
+            ("a", ""),
+            ("a.B/", "a.B/C"),
+            ("*/C", "a.B/CD"),
+            ("*ab*ab", "abb"),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a call holds while it runs, given back however it ends.
+
+use super::Chain;
+use crate::{Metadata, Reply, Result, call::ReplyBody, compression::Message, stream::Items};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+/// The places of a call in the limits that hold for it.
+pub(crate) struct Permit<'a> {
+    held: Option<Held<&'a Arc<Chain>>>,
+}
+
+/// The places themselves; dropped, they are given back as those of a call that was canceled.
+struct Held<C: std::borrow::Borrow<Arc<Chain>>> {
+    chain: C,
+    method: u16,
+    /// Limiters that were entered, from the widest on.
+    entered: u16,
+    /// When the call began, if anybody wants to know how long it took.
+    began: Option<Instant>,
+}
+
+impl<'a> Permit<'a> {
+    /// That of a call that nobody guards.
+    pub(crate) const NONE: Permit<'static> = Permit { held: None };
+
+    pub(super) fn new(chain: &'a Arc<Chain>, method: u16) -> Permit<'a> {
+        Permit { held: Some(Held { chain, method, entered: 0, began: None }) }
+    }
+
+    /// Takes a place in every limit, or in none.
+    #[inline]
+    pub(super) fn enter(&mut self) -> Result<()> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let mut timed = false;
+        for limiter in &held.chain.method(held.method).limiters {
+            timed |= limiter.enter()?;
+            held.entered += 1;
+        }
+        if timed {
+            held.began = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Gives the places back, or leaves them with a stream until it ends.
+    #[inline]
+    pub(crate) fn end(mut self, result: Result<Reply>) -> Result<Reply> {
+        let Some(held) = self.held.take().filter(|held| held.entered > 0) else { return result };
+        match result {
+            Ok(Reply { metadata, trailers, body: ReplyBody::Many(items) }) => {
+                let held = held.owned();
+                Ok(Reply {
+                    metadata,
+                    trailers,
+                    body: ReplyBody::Many(Box::pin(Guarded { items, held: Some(held) })),
+                })
+            }
+            result => {
+                held.end(result.is_ok());
+                result
+            }
+        }
+    }
+}
+
+impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
+    fn owned(mut self) -> Held<Arc<Chain>> {
+        // What is taken here is not given back by the drop of `self`.
+        let entered = std::mem::take(&mut self.entered);
+        Held { chain: self.chain.borrow().clone(), method: self.method, entered, began: self.began.take() }
+    }
+
+    #[inline]
+    fn end(mut self, is_ok: bool) {
+        self.leave(Some(is_ok));
+    }
+
+    fn leave(&mut self, outcome: Option<bool>) {
+        let entered = usize::from(std::mem::take(&mut self.entered));
+        let sample = match (self.began.take(), outcome) {
+            (Some(began), Some(is_ok)) => Some((began, Instant::now(), is_ok)),
+            _ => None,
+        };
+        for limiter in &self.chain.borrow().method(self.method).limiters[..entered] {
+            limiter.leave(sample);
+        }
+    }
+}
+
+impl<C: std::borrow::Borrow<Arc<Chain>>> Drop for Held<C> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.entered > 0 {
+            self.leave(None);
+        }
+    }
+}
+
+/// A stream of replies that holds the places of its call.
+struct Guarded {
+    items: Pin<Box<dyn Items>>,
+    held: Option<Held<Arc<Chain>>>,
+}
+
+impl Items for Guarded {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let this = self.get_mut();
+        let item = this.items.as_mut().poll_next(cx);
+        if let Poll::Ready(None | Some(Err(_))) = &item
+            && let Some(held) = this.held.take()
+        {
+            held.end(matches!(item, Poll::Ready(None)));
+        }
+        item
+    }
+
+    fn head(&self) -> Metadata {
+        self.items.head()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.items.trailers()
+    }
+}

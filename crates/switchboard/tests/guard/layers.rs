@@ -1,0 +1,132 @@
+//! Layers around calls.
+
+use super::*;
+use bytes::Bytes;
+use std::sync::Mutex;
+use switchboard::{Call, Code, Compression, Layer, Next, Reply, layer, layer::BoxFuture};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Writes down what passes.
+struct Writer(&'static str, Log);
+
+impl Layer for Writer {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>> {
+        Box::pin(async move {
+            let (name, log) = (self.0, &self.1);
+            log.lock().unwrap().push(format!("{name} in {}", call.cx().method().name));
+            let reply = next.call(call).await;
+            let how = reply.as_ref().map_or_else(|status| status.code().name(), |_| "ok");
+            log.lock().unwrap().push(format!("{name} out {how}"));
+            reply
+        })
+    }
+}
+
+#[tokio::test]
+async fn layers_run_in_their_order_on_every_wire() {
+    let log = Log::default();
+    let server =
+        Server::new().concurrency(10).layer(Writer("outer", log.clone())).layer(Writer("inner", log.clone()));
+    assert_eq!(server.layers(), ["concurrency limits", "layer outer", "layer inner"]);
+    let (running, _) = start(server).await;
+    for client in Client::each(&running).await {
+        assert_eq!(client.echo().await.unwrap(), [1, 2], "{}", client.wire);
+        let seen = std::mem::take(&mut *log.lock().unwrap());
+        assert_eq!(
+            seen,
+            ["outer in Echo", "inner in Echo", "inner out ok", "outer out ok"],
+            "{}",
+            client.wire
+        );
+        let status = failed(soon(client.call::<()>(&FAIL, &"no")).await);
+        assert_eq!((status.code(), status.message()), (Code::NotFound, "no"), "{}", client.wire);
+        let seen = std::mem::take(&mut *log.lock().unwrap());
+        assert_eq!(seen[2..], ["inner out not_found", "outer out not_found"], "{}", client.wire);
+    }
+    // Handlers that run on threads of their own.
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    let thread: String = ask(&channel, &WHERE, &()).await.unwrap();
+    assert!(!thread.is_empty());
+    assert_eq!(log.lock().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn layers_refuse_change_and_answer() {
+    let server = Server::new()
+        .layer(layer::from_fn("refuses", |call, next| {
+            Box::pin(async move {
+                match call.cx().metadata().text("x-refuse") {
+                    Some(why) => Err(Status::permission_denied(why)),
+                    None => next.call(call).await,
+                }
+            })
+        }))
+        .layer(layer::from_fn("doubles", |mut call, next| {
+            Box::pin(async move {
+                call.each_message(|message| Ok(twice(&message)))?;
+                let mut reply = next.call(call).await?;
+                reply.metadata_mut().insert("x-doubled", "yes")?;
+                reply.each_message(|message| Ok(twice(&message)))
+            })
+        }));
+    let (running, seen) = start(server).await;
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    for compression in [Compression::None, Compression::Zstd] {
+        let sent = vec![7u8; 2000];
+        let call = channel.unary(&MIRROR, Codec::Postcard, Ok(sent.into()), |_, reply: Bytes| Ok(reply));
+        let reply = call.compression(compression).await.unwrap();
+        assert_eq!(reply.meta().text("x-doubled"), Some("yes"));
+        assert_eq!(*reply, vec![7u8; 8000]);
+    }
+    // Messages of streams, of which three bytes arrive as six.
+    let upload = tally(&channel).await.unwrap();
+    for _ in 0..3 {
+        upload.send(3).await.unwrap();
+    }
+    // What is read of the reply is its first half.
+    assert_eq!(*upload.finish().await.unwrap(), (3, 18));
+    let bytes = channel.server_stream(
+        &COUNT,
+        Codec::Postcard,
+        serde::encode(&(2u32, 600usize), Codec::Postcard),
+        |_, message: Bytes| Ok(message.len()),
+    );
+    // The request is read as far as its first half goes; replies of 602 bytes come twice.
+    let mut counted = bytes.compression(Compression::Gzip).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(counted.next().await.unwrap(), Some(1204));
+    }
+    assert_eq!(counted.next().await.unwrap(), None);
+    let call = call::<_, ()>(&channel, &HANG, &1u64).meta("x-refuse", "not you");
+    let status = failed(call.await);
+    assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "not you"));
+    assert_eq!(seen.hanging(), 0);
+}
+
+fn twice(message: &[u8]) -> Bytes {
+    [message, message].concat().into()
+}
+
+#[tokio::test]
+async fn layer_that_panics_ends_its_call_alone() {
+    let server = Server::new().concurrency(1).layer(layer::from_fn("panics", |call, next| {
+        Box::pin(async move {
+            assert!(call.cx().metadata().is_empty(), "a layer that panics");
+            next.call(call).await
+        })
+    }));
+    let (running, _) = start(server).await;
+    for client in [
+        Client::on(&running, "", Codec::Postcard).await,
+        Client::on(&running, "?wire=grpc", Codec::Json).await,
+    ] {
+        let call = client.call::<Vec<u8>>(&ECHO, &[1u8]).meta("x-a", "b");
+        assert_eq!(failed(call.await).code(), Code::Internal, "{}", client.wire);
+        assert_eq!(client.echo().await.unwrap(), [1, 2], "{}", client.wire);
+    }
+}
