@@ -10,6 +10,7 @@
 // Generated code names this crate as its users do.
 extern crate self as switchboard;
 
+pub mod balance;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -30,7 +31,7 @@ pub mod stream;
 
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,
+    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, FailMode, OnewayCall, Response,
     ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
