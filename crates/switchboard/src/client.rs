@@ -15,6 +15,7 @@ mod unary;
 
 pub use fleet::FailMode;
 pub use options::ChannelBuilder;
+pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 

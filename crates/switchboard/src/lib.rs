@@ -17,6 +17,7 @@ pub mod client;
 pub mod codec;
 mod compression;
 mod context;
+pub mod discover;
 mod driver;
 mod error;
 #[cfg(feature = "http")]

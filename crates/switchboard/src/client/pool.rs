@@ -332,7 +332,7 @@ impl Backoff {
 }
 
 /// Doubles with each failure up to `max`; between half of it and the whole, so that clients do not come in step.
-fn pause(failures: u32, max: Duration) -> Duration {
+pub(crate) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
     let random = RandomState::new().hash_one(failures) % 1024;
     whole / 2 + whole.mul_f64(random as f64 / 2048.0)

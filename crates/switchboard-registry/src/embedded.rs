@@ -1,0 +1,259 @@
+//! The embedded registry: any Switchboard server can be it, so that a first cluster needs nothing else.
+//!
+//! It is one process that keeps leases in memory. When it ends, callers go on with their last good snapshots, and
+//! when it is back, instances register again with their next renewal: a third of the TTL later it knows all of them.
+//! It has no access rules of its own: whoever may call the server may register, so give it a listener that only the
+//! fleet reaches, or a layer that asks who it is.
+//!
+//! ```
+//! use switchboard::{Server, discover::{Instance, Options, Registry}};
+//! use switchboard_registry::{Embedded, EmbeddedServer};
+//!
+//! # #[switchboard::main]
+//! # async fn main() -> switchboard::Result<()> {
+//! let server = Server::new().add(EmbeddedServer::new()).listen("tcp://127.0.0.1:0").start().await?;
+//! let registry = Embedded::connect(&server.url(), Options::new())?;
+//! let lease = registry.register(Instance::new("demo.Greeter", "tcp://10.0.0.7:8080")).await?;
+//! let mut watch = registry.watch("demo.Greeter");
+//! assert_eq!(watch.changed().await.instances.len(), 1);
+//! lease.end().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod store;
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use store::Store;
+use switchboard::{
+    Call, Channel, Reply, Result, Sender, Service, ServiceInfo, Status,
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// The calls of the registry. Instances travel as [`Instance::encode`] writes them, so that programs of different
+/// versions understand each other.
+#[switchboard::service(name = "switchboard.registry.v1.Instances")]
+trait Instances {
+    /// Keeps an instance for `ttl_ms` in place of one with the same service and id; returns the number of the lease.
+    #[switchboard(idempotent)]
+    async fn hold(&self, instance: String, ttl_ms: u64) -> Result<u64>;
+
+    /// Keeps it for the same time again, from now on; `NotFound` when it is not known.
+    #[switchboard(idempotent)]
+    async fn renew(&self, lease: u64) -> Result<()>;
+
+    /// Ends a lease; one that is not known has ended.
+    #[switchboard(idempotent)]
+    async fn release(&self, lease: u64) -> Result<()>;
+
+    /// The list of a service in parts, as soon as it is of another version than `known`; nothing when it still is of
+    /// that one after 5 seconds. No version is 0.
+    #[switchboard(read_only)]
+    async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()>;
+}
+
+/// Some instances of a list; the last part is the last message.
+#[derive(Debug, Deserialize, Serialize)]
+struct Part {
+    version: u64,
+    instances: Vec<String>,
+}
+
+/// How long `follow` waits for a change. No longer, so that a server can drain and a dead one is noticed.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A change is told this much later, together with those that come meanwhile: a fleet that starts makes thousands.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Parts of this many bytes fit into any message.
+const PART_BYTES: usize = 256 << 10;
+
+/// The registry itself, as a service for [`Server::add`](switchboard::Server::add).
+///
+/// Clones share what they hold. It keeps at most 100 000 instances of 8 KiB, 10 000 of one service, unless set
+/// otherwise, and refuses more with `ResourceExhausted`. A TTL is between 1 second and 1 hour.
+#[derive(Clone)]
+pub struct EmbeddedServer {
+    inner: InstancesServer<Store>,
+}
+
+impl Default for EmbeddedServer {
+    fn default() -> Self {
+        EmbeddedServer::new()
+    }
+}
+
+impl EmbeddedServer {
+    /// A registry that knows nobody yet, with the usual limits.
+    pub fn new() -> EmbeddedServer {
+        EmbeddedServer::with_limits(100_000, 10_000, 8 << 10)
+    }
+
+    /// A registry with limits of its own: instances in all, of one service, and bytes of one encoded instance.
+    pub fn with_limits(
+        instances_max: usize,
+        service_instances_max: usize,
+        instance_bytes_max: usize,
+    ) -> EmbeddedServer {
+        let store = Store::new(instances_max, service_instances_max, instance_bytes_max);
+        EmbeddedServer { inner: InstancesServer::new(store) }
+    }
+}
+
+impl Service for EmbeddedServer {
+    fn info(&self) -> &'static ServiceInfo {
+        self.inner.info()
+    }
+
+    fn call(&self, call: Call) -> impl Future<Output = Result<Reply>> + Send {
+        self.inner.call(call)
+    }
+}
+
+impl Instances for Store {
+    async fn hold(&self, instance: String, ttl_ms: u64) -> Result<u64> {
+        self.insert(instance, Duration::from_millis(ttl_ms), Instant::now())
+    }
+
+    async fn renew(&self, lease: u64) -> Result<()> {
+        self.extend(lease, Instant::now())
+    }
+
+    async fn release(&self, lease: u64) -> Result<()> {
+        self.remove(lease, Instant::now());
+        Ok(())
+    }
+
+    async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()> {
+        let end = Instant::now() + WAIT;
+        let mut changed = self.subscribe(&service)?;
+        loop {
+            changed.mark_unchanged();
+            let (version, expiry) = self.version(&service, Instant::now());
+            if version != known {
+                break;
+            }
+            tokio::select! {
+                _ = changed.changed() => sleep(GATHER).await,
+                () = sleep_until(expiry.unwrap_or(end).min(end)) => {
+                    if Instant::now() >= end {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        let (version, list) = self.list(&service, Instant::now());
+        let mut list = list.into_iter().peekable();
+        loop {
+            let (mut instances, mut bytes) = (Vec::new(), 0);
+            while let Some(instance) =
+                list.next_if(|instance| bytes == 0 || bytes + instance.len() < PART_BYTES)
+            {
+                bytes += instance.len();
+                instances.push(instance);
+            }
+            out.send(Part { version, instances }).await?;
+            if list.peek().is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A client of the embedded registry.
+pub struct Embedded {
+    discovery: Discovery<Client>,
+}
+
+impl Embedded {
+    /// The registry at an address as [`Channel::connect`] takes it. Nothing is sent before it is used.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a wrong address.
+    pub fn connect(url: &str, options: Options) -> Result<Embedded> {
+        let channel = Channel::builder(url).connections(1).backoff_max(Duration::from_secs(1)).lazy()?;
+        let client = Client { name: format!("embedded {url}"), calls: InstancesClient::new(channel) };
+        Ok(Embedded { discovery: Discovery::new(client, options) })
+    }
+}
+
+impl Registry for Embedded {
+    fn name(&self) -> &str {
+        self.discovery.name()
+    }
+
+    fn watch(&self, service: &str) -> Watch {
+        self.discovery.watch(service)
+    }
+
+    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
+        self.discovery.register(instance)
+    }
+}
+
+struct Client {
+    name: String,
+    calls: InstancesClient,
+}
+
+impl Client {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+        let mut known = 0;
+        loop {
+            let parts = self.calls.follow(service.to_owned(), known).timeout(WAIT * 3);
+            let mut parts = parts.await?;
+            let (mut instances, mut version) = (Vec::new(), None);
+            while let Some(part) = parts.next().await? {
+                version = Some(part.version);
+                instances.extend(part.instances);
+                // The feed refuses a list that is too long; the rest of it need not be held.
+                instances.truncate(feed.instances_max() + 1);
+            }
+            // Nothing came: it is as it was.
+            let Some(version) = version else { continue };
+            known = version;
+            let decode = |json: &String| Instance::decode(json.as_bytes(), feed.instance_bytes_max());
+            feed.publish(instances.iter().map(decode));
+        }
+    }
+}
+
+impl Backend for Client {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+        Box::pin(async move {
+            let ended = self.follow_on(service, feed).await;
+            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
+        })
+    }
+
+    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+        Box::pin(async move {
+            let json = instance.encode(usize::MAX)?;
+            let json = String::from_utf8(json).map_err(|error| Status::internal(error.to_string()))?;
+            let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+            let lease = *self.calls.hold(json, ttl_ms).await?;
+            Ok(Box::new(Kept { calls: self.calls.clone(), lease }) as Box<dyn Held>)
+        })
+    }
+}
+
+struct Kept {
+    calls: InstancesClient,
+    lease: u64,
+}
+
+impl Held for Kept {
+    fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.calls.renew(self.lease).await.map(drop) })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.calls.release(self.lease).await.map(drop) })
+    }
+}

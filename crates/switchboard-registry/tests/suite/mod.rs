@@ -1,0 +1,310 @@
+//! What every registry must do, against the real thing: one function, run by a test for each of them.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod process;
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use switchboard::discover::{Instance, Known, Lease, Options, Registry, State, Watch};
+use tokio::time::{sleep, timeout};
+
+/// A registry's server, which tests start and stop, and those who are registered there.
+pub(crate) trait Rig {
+    /// A registry of its own, as another process has one.
+    fn connect(&self, options: Options) -> Arc<dyn Registry>;
+
+    /// Ends the server as a crash would, or makes it unreachable.
+    async fn stop(&mut self);
+
+    /// Starts it again where it was.
+    async fn start(&mut self);
+
+    /// The shortest TTL that it can do.
+    fn ttl(&self) -> Duration;
+
+    /// Registers an instance for as long as its process lives.
+    async fn join(&mut self, instance: Instance) {
+        let options = options().ttl(self.ttl());
+        let registry = self.connect(options);
+        let key = (instance.service.clone(), instance.id.clone());
+        let lease = registry.register(instance).await.expect("the registry takes it");
+        self.members().insert(key, (registry, lease));
+    }
+
+    /// It deregisters.
+    async fn leave(&mut self, service: &str, id: &str) {
+        let (_, lease) = self.members().remove(&key(service, id)).expect("it has joined");
+        lease.end().await.expect("the registry lets it go");
+    }
+
+    /// Its process ends without a word.
+    async fn crash(&mut self, service: &str, id: &str) {
+        let (_, lease) = self.members().remove(&key(service, id)).expect("it has joined");
+        lease.kill();
+    }
+
+    /// It says something else of itself.
+    async fn change(&mut self, instance: Instance) {
+        let (_, lease) = &self.members()[&key(&instance.service, &instance.id)];
+        lease.replace(instance).await.expect("the registry takes it");
+    }
+
+    /// Who has joined.
+    fn members(&mut self) -> &mut Members;
+}
+
+/// Who has joined: service and id.
+pub(crate) type Members = HashMap<(String, String), (Arc<dyn Registry>, Lease)>;
+
+fn key(service: &str, id: &str) -> (String, String) {
+    (service.to_owned(), id.to_owned())
+}
+
+/// Quick in all that tests wait for; nothing is believed that is in doubt.
+pub(crate) fn options() -> Options {
+    Options::new().retry_max(Duration::from_millis(200)).confirm_after(Duration::from_secs(3600))
+}
+
+/// Runs every case, one after the other, against one server.
+pub(crate) async fn run(rig: &mut impl Rig) {
+    case("empty start", empty_start(rig)).await;
+    case("join, change and leave", join_change_leave(rig)).await;
+    case("crash", crash(rig)).await;
+    case("prefix twins", prefix_twins(rig)).await;
+    case("odd names", odd_names(rig)).await;
+    case("mass change", mass_change(rig)).await;
+    case("never below half", never_below_half(rig)).await;
+    case("the registry is down and back", down_and_back(rig)).await;
+}
+
+async fn case(name: &str, case: impl Future<Output = ()>) {
+    eprintln!("case: {name}");
+    timeout(Duration::from_secs(120), case).await.unwrap_or_else(|_| panic!("{name} does not end"));
+}
+
+async fn empty_start(rig: &mut impl Rig) {
+    let registry = rig.connect(options());
+    let mut watch = registry.watch("suite.Empty");
+    assert_eq!(watch.changed().await.instances, []);
+    assert_eq!(watch.state().known, Known::Registry);
+    rig.join(instance("suite.Empty", 1)).await;
+    until(&mut watch, "1").await;
+}
+
+async fn join_change_leave(rig: &mut impl Rig) {
+    let service = "suite.Join";
+    let registry = rig.connect(options());
+    let mut watch = registry.watch(service);
+    rig.join(instance(service, 1)).await;
+    until(&mut watch, "1").await;
+    rig.join(instance(service, 2).weight(7).group("g").zone("z").version("v").tag("latitude", "1.5")).await;
+    until(&mut watch, "1 2").await;
+    let full = instance(service, 2).weight(7).group("g").zone("z").version("v").tag("latitude", "1.5");
+    assert_eq!(watch.latest().find("2"), Some(&full), "all fields arrive");
+    rig.change(instance(service, 2).state(State::Draining)).await;
+    until_is(&mut watch, |watch| watch.latest().find("2").map(|found| found.state) == Some(State::Draining))
+        .await;
+    let mut late = rig.connect(options()).watch(service);
+    until(&mut late, "1 2").await;
+    rig.leave(service, "2").await;
+    until(&mut watch, "1").await;
+    until(&mut late, "1").await;
+    // Longer than its time: it is renewed.
+    rig.join(instance(service, 3)).await;
+    until(&mut watch, "1 3").await;
+    let gone = timeout(rig.ttl() * 2, async {
+        loop {
+            watch.changed().await;
+        }
+    });
+    assert!(gone.await.is_err());
+    assert_eq!(ids(&watch), "1 3");
+}
+
+async fn crash(rig: &mut impl Rig) {
+    let service = "suite.Crash";
+    let mut watch = rig.connect(options()).watch(service);
+    rig.join(instance(service, 1)).await;
+    rig.join(instance(service, 2)).await;
+    until(&mut watch, "1 2").await;
+    rig.crash(service, "1").await;
+    until(&mut watch, "2").await;
+    rig.join(instance(service, 1)).await;
+    until(&mut watch, "1 2").await;
+}
+
+async fn prefix_twins(rig: &mut impl Rig) {
+    for service in ["suite.Twin", "suite.TwinB", "suite.Twin/B", "suite"] {
+        rig.join(instance(service, 1).tag("service", service)).await;
+    }
+    for service in ["suite.Twin", "suite.TwinB", "suite.Twin/B", "suite"] {
+        let mut watch = rig.connect(options()).watch(service);
+        until(&mut watch, "1").await;
+        assert_eq!(watch.latest().instances[0].tags["service"], service);
+    }
+    for nobody in ["suit", "suite.", "suite.Twi", "suite.Twin/", "suite.Twin/BC"] {
+        let mut none = rig.connect(options()).watch(nobody);
+        assert_eq!(none.changed().await.instances, []);
+    }
+    rig.leave("suite.Twin", "1").await;
+    let mut twin = rig.connect(options()).watch("suite.Twin");
+    until(&mut twin, "").await;
+    let mut other = rig.connect(options()).watch("suite.TwinB");
+    until(&mut other, "1").await;
+}
+
+async fn odd_names(rig: &mut impl Rig) {
+    let service = "suite/\u{e4} %2F*[x]?";
+    let id = "tcp://[::1]:80/?a=b&c=%20 \u{1f600}";
+    rig.join(instance(service, 1).id(id)).await;
+    let mut watch = rig.connect(options()).watch(service);
+    until(&mut watch, id).await;
+    rig.leave(service, id).await;
+}
+
+async fn mass_change(rig: &mut impl Rig) {
+    const MANY: usize = 40;
+    let service = "suite.Mass";
+    let mut watch = rig.connect(options()).watch(service);
+    for at in 0..MANY {
+        rig.join(instance(service, at)).await;
+    }
+    until_is(&mut watch, |watch| watch.latest().instances.len() == MANY).await;
+    for at in 0..MANY {
+        rig.change(instance(service, at).state(State::Draining)).await;
+    }
+    for at in 0..MANY {
+        rig.join(instance(service, MANY + at)).await;
+        rig.leave(service, &at.to_string()).await;
+    }
+    until_is(&mut watch, |watch| {
+        let latest = watch.latest();
+        latest.instances.len() == MANY && latest.instances.iter().all(|instance| instance.state == State::Up)
+    })
+    .await;
+    for at in 0..MANY {
+        rig.leave(service, &(MANY + at).to_string()).await;
+    }
+}
+
+async fn never_below_half(rig: &mut impl Rig) {
+    let service = "suite.Half";
+    let mut doubting = rig.connect(options()).watch(service);
+    let mut waiting = rig.connect(options().confirm_after(Duration::from_millis(500))).watch(service);
+    for at in 0..4 {
+        rig.join(instance(service, at)).await;
+    }
+    until(&mut doubting, "0 1 2 3").await;
+    until(&mut waiting, "0 1 2 3").await;
+    for at in 1..4 {
+        rig.leave(service, &at.to_string()).await;
+    }
+    // It goes when the registry was read again and still has not got it.
+    until(&mut waiting, "0").await;
+    until_is(&mut doubting, |watch| !watch.state().held_back.is_empty()).await;
+    assert!(doubting.latest().instances.len() >= 2);
+    for at in 1..4 {
+        doubting.confirm_gone(&at.to_string());
+    }
+    until(&mut doubting, "0").await;
+    assert_eq!(doubting.state().held_back, [""; 0]);
+}
+
+async fn down_and_back(rig: &mut impl Rig) {
+    let service = "suite.Down";
+    let folder = Folder::new();
+    let registry = rig.connect(options().cache(&folder.0));
+    let mut watch = registry.watch(service);
+    for at in 0..3 {
+        rig.join(instance(service, at)).await;
+    }
+    until(&mut watch, "0 1 2").await;
+    folder.holds(3).await;
+    rig.stop().await;
+    until_is(&mut watch, |watch| watch.state().trouble.is_some()).await;
+    assert_eq!(ids(&watch), "0 1 2");
+
+    // Another process starts meanwhile: with the disk it knows, without it knows nothing.
+    let mut from_disk = rig.connect(options().cache(&folder.0)).watch(service);
+    until(&mut from_disk, "0 1 2").await;
+    assert_eq!(from_disk.state().known, Known::Disk);
+    let without = rig.connect(options()).watch(service);
+    assert_eq!(without.state().known, Known::Nothing);
+    assert_eq!(ids(&without), "");
+
+    // Longer than leases last: with or without them in its memory, the registry is back as it was soon.
+    sleep(rig.ttl()).await;
+    rig.start().await;
+    for watch in [&mut watch, &mut from_disk, &mut without.clone()] {
+        until_is(watch, |watch| {
+            let state = watch.state();
+            let known = state.known == Known::Registry && state.trouble.is_none();
+            known && state.held_back.is_empty() && ids(watch) == "0 1 2"
+        })
+        .await;
+    }
+    rig.join(instance(service, 3)).await;
+    until(&mut watch, "0 1 2 3").await;
+    rig.leave(service, "1").await;
+    until(&mut watch, "0 2 3").await;
+}
+
+/// The instance of a service with a number for its id.
+pub(crate) fn instance(service: &str, at: usize) -> Instance {
+    Instance::new(service, format!("tcp://127.0.0.1:{}", 1000 + at)).id(at.to_string())
+}
+
+/// The ids of what a watch has, in order of numbers.
+pub(crate) fn ids(watch: &Watch) -> String {
+    let latest = watch.latest();
+    let ids: Vec<_> = latest.instances.iter().map(|instance| instance.id.as_str()).collect();
+    ids.join(" ")
+}
+
+/// Waits for a snapshot with these ids.
+pub(crate) async fn until(watch: &mut Watch, wanted: &str) {
+    until_is(watch, |watch| ids(watch) == wanted).await;
+}
+
+/// Waits for a state. What a watch says of itself is no snapshot, so it is looked at from time to time as well.
+pub(crate) async fn until_is(watch: &mut Watch, is: impl Fn(&Watch) -> bool) {
+    let reached = async {
+        while !is(watch) {
+            let _ = timeout(Duration::from_millis(20), watch.changed()).await;
+        }
+    };
+    if timeout(Duration::from_secs(30), reached).await.is_err() {
+        panic!("it does not come to that: {watch:?} has {:?}", watch.latest());
+    }
+}
+
+/// A temporary folder that goes when it is dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("switchboard-registry-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        Folder(folder)
+    }
+
+    /// Waits until a file in it has so many instances.
+    async fn holds(&self, instances: usize) {
+        loop {
+            let files = std::fs::read_dir(&self.0).expect("the folder is there");
+            let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+            if texts.into_iter().any(|text| text.matches("\"address\"").count() == instances) {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Real servers as child processes on free ports of loopback.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+/// Where a program is, or a line that says what to install.
+///
+/// Runs that must not leave anything out set `SWITCHBOARD_REGISTRIES` to `required`; then it panics.
+pub(crate) fn find(programs: &[&str], package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(["/usr/sbin", "/usr/lib/jvm", "/usr/share/zookeeper/bin"].map(PathBuf::from));
+    let found = folders
+        .iter()
+        .flat_map(|folder| programs.iter().map(move |program| folder.join(program)))
+        .find(|file| file.is_file());
+    if found.is_none() {
+        let missing = format!("SKIPPED: {} is not installed: apt-get install {package}", programs[0]);
+        assert!(
+            std::env::var_os("SWITCHBOARD_REGISTRIES").is_none_or(|value| value != "required"),
+            "{missing}"
+        );
+        eprintln!("{missing}");
+    }
+    found
+}
+
+/// A port that is free now. Servers that cannot take port 0 get one so; whoever starts them tries another when it was
+/// taken meanwhile.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// A child that is killed with its owner.
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts `command` and waits until `port` takes connections; none when it ends before that.
+    pub(crate) async fn start(command: &mut Command, port: u16) -> Option<Server> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the program starts");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let up = timeout(Duration::from_secs(60), async {
+            loop {
+                if child.try_wait().expect("it is our child").is_some() {
+                    return false;
+                }
+                if TcpStream::connect(address).await.is_ok() {
+                    return true;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        up.await.expect("the server takes connections").then_some(Server { child })
+    }
+
+    /// Kills it and waits for its end.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.expect("it is our child");
+    }
+}

@@ -1,0 +1,186 @@
+//! A list that the program itself has: instances known beforehand, and a registry within one process.
+
+use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch};
+use crate::{Result, Status};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// Instances that the program lists, and those that it registers while it runs.
+///
+/// What is said here is believed at once: the list is the program's own, so nothing is held back.
+///
+/// ```
+/// use switchboard::discover::{Fixed, Instance, Registry};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let list = Fixed::new([Instance::new("demo.Greeter", "tcp://10.0.0.7:8080")]);
+/// let watch = list.watch("demo.Greeter");
+/// assert_eq!(watch.latest().instances.len(), 1);
+/// list.replace([]);
+/// # }
+/// ```
+pub struct Fixed {
+    discovery: Discovery<List>,
+}
+
+impl Fixed {
+    /// A registry with these instances, of any services.
+    pub fn new(instances: impl IntoIterator<Item = Instance>) -> Fixed {
+        let list = List::default();
+        list.replace(instances);
+        Fixed { discovery: Discovery::new(list, Options::new().confirm_after(Duration::ZERO)) }
+    }
+
+    /// One service at these addresses, each with weight 100.
+    pub fn addresses<A: Into<String>>(service: &str, addresses: impl IntoIterator<Item = A>) -> Fixed {
+        Fixed::new(addresses.into_iter().map(|address| Instance::new(service, address)))
+    }
+
+    /// Lists these from now on, and no others.
+    pub fn replace(&self, instances: impl IntoIterator<Item = Instance>) {
+        self.discovery.backend().replace(instances);
+    }
+}
+
+impl Registry for Fixed {
+    fn name(&self) -> &str {
+        self.discovery.name()
+    }
+
+    fn watch(&self, service: &str) -> Watch {
+        self.discovery.watch(service)
+    }
+
+    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
+        self.discovery.register(instance)
+    }
+}
+
+/// The list, by service and id.
+#[derive(Default)]
+struct List {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    instances: Mutex<BTreeMap<(String, String), Instance>>,
+    changed: watch::Sender<()>,
+}
+
+impl List {
+    fn replace(&self, instances: impl IntoIterator<Item = Instance>) {
+        let key = |instance: &Instance| (instance.service.clone(), instance.id.clone());
+        let instances = instances.into_iter().map(|instance| (key(&instance), instance)).collect();
+        *self.shared.lock() = instances;
+        self.shared.changed.send_replace(());
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Instance>> {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backend for List {
+    fn name(&self) -> &str {
+        "fixed list"
+    }
+
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+        Box::pin(async move {
+            let mut changed = self.shared.changed.subscribe();
+            loop {
+                changed.mark_unchanged();
+                let listed: Vec<_> = {
+                    let instances = self.shared.lock();
+                    let of_service = instances.values().filter(|instance| instance.service == service);
+                    of_service.cloned().map(Ok).collect()
+                };
+                feed.publish(listed);
+                // The sender is in the list, which outlives this future.
+                let _ = changed.changed().await;
+            }
+        })
+    }
+
+    fn hold<'a>(&'a self, instance: &'a Instance, _ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+        Box::pin(async move {
+            let key = (instance.service.clone(), instance.id.clone());
+            self.shared.lock().insert(key.clone(), instance.clone());
+            self.shared.changed.send_replace(());
+            Ok(Box::new(Listed { shared: self.shared.clone(), key }) as Box<dyn Held>)
+        })
+    }
+}
+
+/// A registration; it has no time, as nobody but this process could forget it.
+struct Listed {
+    shared: Arc<Shared>,
+    key: (String, String),
+}
+
+impl Held for Listed {
+    fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.shared.lock().remove(&self.key);
+            self.shared.changed.send_replace(());
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_list_is_there_at_once_and_changes_are_seen() {
+        let list = Fixed::addresses("a", ["tcp://h:1", "tcp://h:2"]);
+        let mut watch = list.watch("a");
+        assert_eq!(watch.latest().instances.len(), 2);
+        assert_eq!(watch.changed().await.instances.len(), 2);
+        let lease = list.register(Instance::new("a", "tcp://h:3")).await.unwrap();
+        assert_eq!(watch.changed().await.instances.len(), 3);
+        lease.end().await.unwrap();
+        assert_eq!(watch.changed().await.instances.len(), 2);
+        list.replace([]);
+        assert_eq!(watch.changed().await.instances.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_service_is_known_to_be_empty() {
+        let mut watch = Fixed::addresses("ab", ["tcp://h:1"]).watch("a");
+        assert!(watch.changed().await.instances.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_dropped_lease_deregisters() {
+        let list = Fixed::new([]);
+        let mut watch = list.watch("a");
+        watch.changed().await;
+        let lease = list.register(Instance::new("a", "tcp://h:1")).await.unwrap();
+        assert_eq!(watch.changed().await.instances.len(), 1);
+        drop(lease);
+        assert_eq!(watch.changed().await.instances.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_registered_is_refused() {
+        let list = Fixed::new([]);
+        let refused = list.register(Instance::new("a", "")).await.unwrap_err();
+        assert_eq!(refused.code(), crate::Code::InvalidArgument);
+        let lease = list.register(Instance::new("a", "tcp://h:1")).await.unwrap();
+        let refused = lease.replace(Instance::new("b", "tcp://h:1")).await.unwrap_err();
+        assert!(refused.message().contains("register that one"), "{refused}");
+    }
+}

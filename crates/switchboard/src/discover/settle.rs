@@ -1,0 +1,268 @@
+//! Never below half at once without confirmation: which snapshot to publish when the registry has a new one.
+//!
+//! Pure: time is an argument. The rule is told at [`Options::confirm_after`](super::Options::confirm_after).
+
+use super::{Instance, Snapshot, State};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
+
+/// What was published, and what is in doubt of it.
+pub(super) struct Settle {
+    confirm_after: Duration,
+    published: BTreeMap<String, Instance>,
+    /// Published though the registry does not have them, and since when.
+    held: BTreeMap<String, Instant>,
+    /// Lost and believed, and when.
+    lost: BTreeMap<String, Instant>,
+    /// Published, but a connection failed, and when.
+    gone: BTreeMap<String, Instant>,
+}
+
+impl Settle {
+    pub(super) fn new(confirm_after: Duration) -> Settle {
+        Settle {
+            confirm_after,
+            published: BTreeMap::new(),
+            held: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            gone: BTreeMap::new(),
+        }
+    }
+
+    /// What to publish now that the registry says `snapshot`.
+    pub(super) fn offer(&mut self, snapshot: Snapshot, now: Instant) -> Snapshot {
+        let mut next: BTreeMap<String, Instance> =
+            snapshot.instances.into_iter().map(|instance| (instance.id.clone(), instance)).collect();
+        let recent = |at: &Instant| now.saturating_duration_since(*at) < self.confirm_after;
+        let is_there = |id: &str| next.get(id).is_some_and(|instance| instance.state != State::Down);
+        self.gone.retain(|_, at| recent(at));
+        self.lost.retain(|id, at| recent(at) && !is_there(id));
+        let missing: Vec<String> = self.up().filter(|id| !is_there(id)).map(str::to_owned).collect();
+        let (mut stay, mut new) = (BTreeMap::new(), Vec::new());
+        for id in missing.into_iter().filter(|id| !self.gone.contains_key(id)) {
+            match self.held.get(&id) {
+                Some(since) if recent(since) => drop(stay.insert(id, *since)),
+                // It was missing for long enough.
+                Some(_) => {}
+                None => new.push((id, now)),
+            }
+        }
+        let in_doubt = self.lost.len() + stay.len() + new.len();
+        if self.confirm_after.is_zero() || in_doubt * 2 <= self.lost.len() + self.up().count() {
+            self.lost.extend(new);
+        } else {
+            stay.extend(new);
+        }
+        self.held = stay;
+        for id in self.held.keys() {
+            next.extend(self.published.remove_entry(id));
+        }
+        self.published = next;
+        self.snapshot()
+    }
+
+    /// A connection to this instance failed: what to publish, if that changes.
+    pub(super) fn confirm_gone(&mut self, id: &str, now: Instant) -> Option<Snapshot> {
+        if self.held.remove(id).is_some() {
+            self.published.remove(id);
+            return Some(self.snapshot());
+        }
+        // Nothing is kept for names that nobody knows, so that callers cannot fill it.
+        if self.published.contains_key(id) {
+            self.gone.insert(id.to_owned(), now);
+        }
+        None
+    }
+
+    /// When the registry is to be read again because instances are in doubt.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.held.values().min().map(|since| *since + self.confirm_after)
+    }
+
+    /// The ids that stay without being in the registry.
+    pub(super) fn held(&self) -> impl Iterator<Item = &str> {
+        self.held.keys().map(String::as_str)
+    }
+
+    fn up(&self) -> impl Iterator<Item = &str> {
+        let up = self.published.values().filter(|instance| instance.state == State::Up);
+        up.map(|instance| instance.id.as_str())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot { instances: self.published.values().cloned().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(10);
+
+    /// What `settle` publishes, as ids, when the registry has `ids` after `seconds`.
+    struct Case {
+        settle: Settle,
+        start: Instant,
+    }
+
+    impl Case {
+        fn new() -> Case {
+            Case { settle: Settle::new(AFTER), start: Instant::now() }
+        }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.start + Duration::from_secs(seconds)
+        }
+
+        /// Ids with a `-` are draining, with a `!` down.
+        fn offer(&mut self, seconds: u64, ids: &str) -> String {
+            let make = |id: &str| {
+                let state = match id.as_bytes().last() {
+                    Some(b'-') => State::Draining,
+                    Some(b'!') => State::Down,
+                    _ => State::Up,
+                };
+                Instance::new("s", "tcp://h:1").id(id.trim_end_matches(['-', '!'])).state(state)
+            };
+            let at = self.at(seconds);
+            ids_of(&self.settle.offer(Snapshot::new(ids.split_whitespace().map(make)), at))
+        }
+
+        fn confirm(&mut self, seconds: u64, id: &str) -> Option<String> {
+            let at = self.at(seconds);
+            self.settle.confirm_gone(id, at).map(|snapshot| ids_of(&snapshot))
+        }
+    }
+
+    fn ids_of(snapshot: &Snapshot) -> String {
+        let ids: Vec<_> = snapshot.instances.iter().map(|instance| instance.id.as_str()).collect();
+        ids.join(" ")
+    }
+
+    #[test]
+    fn half_may_go_more_than_half_stay() {
+        let mut case = Case::new();
+        assert_eq!(case.offer(0, "a b c d"), "a b c d");
+        assert_eq!(case.offer(1, "a b"), "a b");
+        let mut case = Case::new();
+        case.offer(0, "a b c d");
+        assert_eq!(case.offer(1, "a"), "a b c d");
+        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn losses_one_by_one_add_up() {
+        let mut case = Case::new();
+        case.offer(0, "a b c d");
+        assert_eq!(case.offer(1, "a b c"), "a b c");
+        assert_eq!(case.offer(2, "a b"), "a b");
+        assert_eq!(case.offer(3, "a"), "a b", "three of four within ten seconds");
+        assert_eq!(case.offer(13, "a"), "a");
+    }
+
+    #[test]
+    fn losses_of_long_ago_do_not_count() {
+        let mut case = Case::new();
+        case.offer(0, "a b c d");
+        assert_eq!(case.offer(1, "a b"), "a b");
+        assert_eq!(case.offer(11, "a"), "a");
+    }
+
+    #[test]
+    fn time_confirms_only_with_a_snapshot() {
+        let mut case = Case::new();
+        case.offer(0, "a b c");
+        assert_eq!(case.settle.due(), None);
+        assert_eq!(case.offer(1, ""), "a b c");
+        assert_eq!(case.offer(10, ""), "a b c");
+        assert_eq!(case.settle.due(), Some(case.at(11)));
+        assert_eq!(case.offer(11, ""), "");
+        assert_eq!(case.settle.due(), None);
+    }
+
+    #[test]
+    fn who_comes_back_is_as_before() {
+        let mut case = Case::new();
+        case.offer(0, "a b c");
+        case.offer(1, "");
+        assert_eq!(case.offer(2, "a b"), "a b c");
+        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(case.offer(3, "a b c"), "a b c");
+        assert_eq!(case.settle.due(), None);
+    }
+
+    #[test]
+    fn joiners_are_there_while_others_are_held_back() {
+        let mut case = Case::new();
+        case.offer(0, "a b");
+        assert_eq!(case.offer(1, "c d"), "a b c d");
+        assert_eq!(case.offer(11, "c d"), "c d");
+    }
+
+    #[test]
+    fn a_failed_connection_confirms_before_and_after() {
+        let mut case = Case::new();
+        case.offer(0, "a b c");
+        assert_eq!(case.confirm(1, "a"), None, "the registry still has it");
+        assert_eq!(case.offer(2, ""), "b c");
+        assert_eq!(case.confirm(3, "c").as_deref(), Some("b"));
+        assert_eq!(case.confirm(3, "nobody"), None);
+        assert_eq!(case.offer(4, ""), "b");
+    }
+
+    #[test]
+    fn a_failed_connection_of_long_ago_confirms_nothing() {
+        let mut case = Case::new();
+        case.offer(0, "a");
+        case.confirm(1, "a");
+        assert_eq!(case.offer(11, ""), "a");
+    }
+
+    #[test]
+    fn who_says_that_it_drains_may_go() {
+        let mut case = Case::new();
+        case.offer(0, "a b");
+        case.offer(1, "a- b-");
+        assert_eq!(case.offer(2, ""), "");
+    }
+
+    #[test]
+    fn a_registry_that_calls_all_down_is_doubted() {
+        let mut case = Case::new();
+        case.offer(0, "a b c");
+        case.offer(1, "a! b! c!");
+        let up = case.settle.published.values().filter(|instance| instance.state == State::Up).count();
+        assert_eq!(up, 3);
+        case.offer(11, "a! b! c!");
+        let up = case.settle.published.values().filter(|instance| instance.state == State::Up).count();
+        assert_eq!(up, 0);
+    }
+
+    #[test]
+    fn without_a_time_everything_is_believed() {
+        let mut case = Case { settle: Settle::new(Duration::ZERO), start: Instant::now() };
+        case.offer(0, "a b c");
+        assert_eq!(case.offer(0, ""), "");
+    }
+
+    /// Whatever the registry says within ten seconds, at least half as many are up as were at any moment of them.
+    #[test]
+    fn never_below_half_of_what_was_up() {
+        let mut seed = 7_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..300 {
+            let (mut case, mut most) = (Case::new(), 0);
+            for seconds in 0..10 {
+                let ids: Vec<String> = (0..random(12)).map(|_| format!("i{}", random(12))).collect();
+                let published = case.offer(seconds, &ids.join(" "));
+                let up = published.split_whitespace().count();
+                assert!(up * 2 >= most, "{published} after {most}");
+                most = most.max(up);
+            }
+        }
+    }
+}
