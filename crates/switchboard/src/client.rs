@@ -3,6 +3,7 @@
 mod address_list;
 mod calls;
 mod connection;
+mod fleet;
 #[cfg(feature = "http")]
 mod http;
 mod interned;
@@ -12,6 +13,7 @@ mod pool;
 mod streaming;
 mod unary;
 
+pub use fleet::FailMode;
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -65,6 +67,7 @@ pub struct Channel(Arc<Way>);
     expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")
 )]
 enum Way {
+    Fleet(fleet::Fleet),
     #[cfg(feature = "http")]
     Http(http::Http),
     Local(local::Local),
@@ -128,6 +131,7 @@ impl Channel {
         match &*self.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => http.codec(preferred),
+            Way::Fleet(fleet) => fleet.codec(preferred),
             Way::Local(_) | Way::Remote(_) => preferred,
         }
     }
@@ -186,6 +190,9 @@ impl Channel {
         let (target, timeout, compression) = match &*self.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => (Target::Channel(self.clone()), http.timeout(), http.compression(method.path)),
+            Way::Fleet(fleet) => {
+                (Target::Channel(self.clone()), fleet.timeout(), fleet.compression(method.path))
+            }
             Way::Local(_) => (Target::Channel(self.clone()), None, Compression::None),
             Way::Remote(pool) => {
                 let compression = pool.compression(method.path);
@@ -208,7 +215,17 @@ impl Channel {
             reply_bytes_max: usize::MAX,
             metadata,
             mistake: None,
+            asked: None,
         }
+    }
+
+    /// Where a call goes that is sent now.
+    fn target(&self) -> Target {
+        let ready = match &*self.0 {
+            Way::Remote(pool) => pool.ready(),
+            _ => None,
+        };
+        ready.map_or_else(|| Target::Channel(self.clone()), Target::Connection)
     }
 }
 
@@ -217,6 +234,7 @@ impl fmt::Debug for Channel {
         match &*self.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => write!(f, "Channel({http})"),
+            Way::Fleet(fleet) => write!(f, "Channel({fleet})"),
             Way::Local(local) => write!(f, "Channel(local {})", local.name()),
             Way::Remote(pool) => write!(f, "Channel({pool})"),
         }
@@ -235,6 +253,17 @@ struct Begin {
     metadata: Metadata,
     /// The first refused metadata; the call fails with it.
     mistake: Option<Status>,
+    /// What was asked for that is rare.
+    asked: Option<Box<Asked>>,
+}
+
+/// What few calls ask for.
+#[derive(Default)]
+struct Asked {
+    /// What it has in common with the calls that it belongs to.
+    hash_key: Option<Bytes>,
+    /// A second try does no harm, whatever is known of the method.
+    idempotent: bool,
 }
 
 /// Where a call goes: found out once, so that the usual call counts one reference.
@@ -248,6 +277,10 @@ enum Target {
 }
 
 impl Begin {
+    fn asked(&mut self) -> &mut Asked {
+        self.asked.get_or_insert_default()
+    }
+
     fn meta(&mut self, name: &str, value: impl Into<Bytes>) {
         if name.eq_ignore_ascii_case(TRACEPARENT) {
             // The caller's own choice, instead of what is inherited.
@@ -314,6 +347,22 @@ macro_rules! call_options {
             #[must_use = "a call does nothing until it is awaited"]
             pub fn compression(mut self, compression: crate::Compression) -> Self {
                 self.$($begin).+.compression = compression;
+                self
+            }
+
+            /// What this call has in common with those that are to go to the same server, where the channel's balancer
+            /// [hashes](crate::balance::Ketama).
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn hash_key(mut self, key: impl Into<bytes::Bytes>) -> Self {
+                self.$($begin).+.asked().hash_key = Some(key.into());
+                self
+            }
+
+            /// Says that a second try does no harm, where the method does not: a channel to several servers may send
+            /// the call again after a failure, or to two of them (see [`FailMode`](crate::FailMode)).
+            #[must_use = "a call does nothing until it is awaited"]
+            pub fn idempotent(mut self) -> Self {
+                self.$($begin).+.asked().idempotent = true;
                 self
             }
 

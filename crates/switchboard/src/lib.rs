@@ -13,6 +13,7 @@ extern crate self as switchboard;
 mod access;
 #[cfg(feature = "http")]
 pub mod admin;
+pub mod balance;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -38,7 +39,7 @@ mod trace;
 
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,
+    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, FailMode, OnewayCall, Response,
     ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]

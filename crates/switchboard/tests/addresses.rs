@@ -41,7 +41,7 @@ async fn server_that_comes_back_is_called_again() {
 async fn addresses_take_turns() {
     let servers = [serve("tcp://127.0.0.1:0").await, serve("tcp://127.0.0.1:0").await];
     let second = servers[1].url().replace("tcp://", "");
-    let url = format!("{},{second}?connections=1", servers[0].url());
+    let url = format!("{},{second}?connections=1&balance=round_robin", servers[0].url());
     let channel = Channel::connect(&url).await.unwrap();
     for _ in 0..200 {
         echo(&channel).await.unwrap();

@@ -78,6 +78,8 @@ pub(super) struct Answer {
     pub(super) item: Message,
     pub(super) head: Metadata,
     pub(super) trailers: Metadata,
+    /// How often the call was sent.
+    pub(super) attempts: u32,
 }
 
 impl Calls {

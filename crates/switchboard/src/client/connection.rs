@@ -254,7 +254,7 @@ impl Connection {
         let parts = match inner.calls.remove(id) {
             Some(State::Answered(item)) => {
                 let (head, trailers) = (Metadata::new(), Metadata::new());
-                return Poll::Ready(Ok(Answer { item: item.into(), head, trailers }));
+                return Poll::Ready(Ok(Answer { item: item.into(), head, trailers, attempts: 1 }));
             }
             Some(State::Unusual(parts)) => *parts,
             _ => {
@@ -265,7 +265,7 @@ impl Connection {
         };
         Poll::Ready(match (parts.end, parts.item) {
             (Some(Err(status)), _) => Err(status),
-            (_, Some(item)) => Ok(Answer { item, head: parts.head, trailers: parts.trailers }),
+            (_, Some(item)) => Ok(Answer { item, head: parts.head, trailers: parts.trailers, attempts: 1 }),
             (_, None) => Err(Status::internal("the server ended a unary call without a reply")),
         })
     }

@@ -80,6 +80,14 @@ impl Http {
         }
     }
 
+    /// Whether a call could be sent now.
+    pub(super) fn is_ready(&self) -> bool {
+        match &self.texts {
+            Some(texts) => texts.ready().is_some(),
+            None => self.pool.ready().is_some(),
+        }
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.pool.timeout()
     }
@@ -270,6 +278,7 @@ mod tests {
             reply_bytes_max: 0,
             metadata: Metadata::new(),
             mistake: None,
+            asked: None,
         };
         // Moved into its box with every call: what is rare lies in boxes of its own.
         let bytes = size_of_val(&http.unary(&begin, &Bytes::new()));

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
-use super::{Channel, Way, address_list, pool::Pool};
+use super::{Channel, Way, address_list, fleet::Policy, pool::Pool};
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
@@ -23,11 +23,13 @@ use switchboard_wire::Encodings;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `connect` or `lazy`"]
 pub struct ChannelBuilder {
-    url: String,
-    options: Options,
+    pub(super) url: String,
+    pub(super) options: Options,
     #[cfg(feature = "tls")]
-    tls: TlsOptions,
+    pub(super) tls: TlsOptions,
     mistake: Option<Status>,
+    /// How several servers are used; there for one only if that was asked for.
+    pub(super) fleet: Option<Box<Policy>>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +77,7 @@ impl ChannelBuilder {
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
             mistake: None,
+            fleet: None,
         }
     }
 
@@ -183,6 +186,7 @@ impl ChannelBuilder {
         match &*channel.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => http.connect().await?,
+            Way::Fleet(fleet) => fleet.connect().await?,
             Way::Remote(pool) => pool.connect().await?,
             Way::Local(_) => {}
         }
@@ -203,7 +207,7 @@ impl ChannelBuilder {
         for (name, value) in options {
             self.option(name, value)?;
         }
-        if let Some(mistake) = self.mistake {
+        if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
         if self.options.compression.is_on() && ENCODINGS == Encodings::NONE {
@@ -223,12 +227,18 @@ impl ChannelBuilder {
                 (true, false) => crate::net::tls::ALPN_HTTP1,
                 (false, _) => self.options.alpn(),
             };
-            self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls, &[alpn])?));
+            // That of a fleet is the same for all that were listed.
+            if self.options.dialling.tls.is_none() {
+                self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), &[alpn])?));
+            }
         } else if self.tls != TlsOptions::default() {
             let text = format!(
                 "ca, cert, key and server_name are for tls://HOST:PORT and wss://HOST:PORT, not for {url:?}"
             );
             return Err(Status::invalid_argument(text));
+        }
+        if addresses.len() > 1 || self.fleet.is_some() {
+            return self.into_fleet(addresses);
         }
         #[cfg(feature = "http")]
         {
@@ -245,10 +255,25 @@ impl ChannelBuilder {
         Ok(Channel(Arc::new_cyclic(|way| Way::Remote(Pool::new(addresses, self.options, way.clone())))))
     }
 
+    /// Whether the option is one of fleets.
+    fn fleet_option(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let mut policy = self.fleet.clone().unwrap_or_default();
+        let known = policy.set(name, value)?;
+        // Options of other kinds make no fleet.
+        if known {
+            self.fleet = Some(policy);
+        }
+        Ok(known)
+    }
+
     fn option(&mut self, name: &str, value: &str) -> Result<()> {
+        let url = self.url.clone();
         let wrong = |expected: &str| {
-            Status::invalid_argument(format!("{name}={value} in {:?}: expected {expected}", self.url))
+            Status::invalid_argument(format!("{name}={value} in {url:?}: expected {expected}"))
         };
+        if self.fleet_option(name, value).map_err(|expected| wrong(&expected))? {
+            return Ok(());
+        }
         match name {
             "connections" => {
                 let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
@@ -296,7 +321,7 @@ impl ChannelBuilder {
 }
 
 /// `250ms` or `2s`.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let (digits, factor) = match text.strip_suffix("ms") {
         Some(digits) => (digits, 1),
         None => (text.strip_suffix('s')?, 1000),

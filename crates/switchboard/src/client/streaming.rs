@@ -3,7 +3,7 @@
 use super::{
     Begin, Target, Way, call_options,
     connection::{Connection, Request},
-    local,
+    fleet, local,
     unary::{Response, answer_of},
 };
 use crate::{
@@ -37,7 +37,7 @@ impl Begin {
     }
 
     /// Sends the call with its queues; replies arrive in the one that is returned, requests are to be packed so.
-    async fn stream(
+    pub(super) async fn stream(
         mut self,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
@@ -65,6 +65,10 @@ impl Begin {
             }
             #[cfg(feature = "http")]
             Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
+            Some(Way::Fleet(fleet)) => {
+                let shared = fleet.shared().clone();
+                return Box::pin(fleet::stream(shared, self, message, outbound)).await;
+            }
             Some(Way::Local(way)) => {
                 let deadline = self.deadline(Instant::now());
                 let body = match (message, outbound) {
@@ -198,7 +202,7 @@ impl<Q, R> Upload<Q, R> {
         sender.finish();
         let metadata = receiver.metadata().await;
         match only(&mut receiver).await {
-            Ok(message) => Ok(Response { message, metadata, trailers: receiver.trailers() }),
+            Ok(message) => Ok(Response { message, metadata, trailers: receiver.trailers(), attempts: 1 }),
             Err(mut status) => {
                 // As with a unary call: what came before the failure is not lost.
                 let trailers = std::mem::replace(status.metadata_mut(), metadata);

@@ -4,6 +4,7 @@ use super::{
     Begin, Target, Way, call_options,
     calls::Answer,
     connection::{Connection, Request},
+    fleet::{self, First, Found, Ticket},
 };
 use crate::{
     Codec, Compression, Metadata, Payload, Reply, Result, Status,
@@ -39,7 +40,7 @@ call_options!(UnaryCall<R>, raw.begin);
 impl<R> UnaryCall<R> {
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Payload>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
-        UnaryCall { raw: Raw { begin, request, stage: Stage::Start, moved_on: false, packing: None }, decode }
+        UnaryCall { raw: Raw::new(begin, request), decode }
     }
 }
 
@@ -73,12 +74,20 @@ impl<R> Future for UnaryCall<R> {
             let message = decode(raw.begin.codec, item)?;
             return Poll::Ready(Ok(Response::plain(message)));
         }
-        let Answer { item, head, trailers } = std::task::ready!(raw.poll(cx))?;
+        let Answer { item, head, trailers, attempts } = std::task::ready!(raw.poll(cx))?;
         let item = raw.packing.as_deref().unwrap_or(&Packing::OFF).unpack(item)?;
         check_reply(&item, raw.begin.reply_bytes_max)?;
         let message = decode(raw.begin.codec, item)?;
-        Poll::Ready(Ok(Response { message, metadata: head, trailers }))
+        Poll::Ready(Ok(Response { message, metadata: head, trailers, attempts }))
     }
+}
+
+/// Sends a call and waits for its answer, which is not compressed any more.
+pub(super) async fn run(begin: Begin, request: Bytes) -> Result<Answer> {
+    let mut raw = Raw::new(begin, Ok(request.into()));
+    let answer = poll_fn(|cx| raw.poll(cx)).await?;
+    let item = raw.packing.as_deref().unwrap_or(&Packing::OFF).unpack(answer.item)?;
+    Ok(Answer { item: item.into(), ..answer })
 }
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
@@ -107,6 +116,8 @@ enum Stage {
 struct Sent {
     connection: Arc<Connection>,
     id: Option<CallId>,
+    /// The place in a fleet that was chosen for it.
+    ticket: Option<Ticket>,
 }
 
 impl Drop for Sent {
@@ -119,12 +130,20 @@ impl Drop for Sent {
 }
 
 impl Raw {
+    #[inline]
+    fn new(begin: Begin, request: Result<Payload>) -> Raw {
+        Raw { begin, request, stage: Stage::Start, moved_on: false, packing: None }
+    }
+
     /// The reply, if it is there and came with nothing beside it.
     #[inline(always)]
     fn plain_reply(&mut self) -> Option<Bytes> {
         let Stage::Waiting(sent) = &mut self.stage else { return None };
         let item = sent.connection.take_plain_reply(sent.id?)?;
         sent.id = None;
+        if let Some(ticket) = sent.ticket.take() {
+            ticket.answered();
+        }
         self.stage = Stage::Done;
         Some(item)
     }
@@ -146,8 +165,16 @@ impl Raw {
                     let id = sent.id.expect("a sent call has its number until it is answered");
                     let answer = std::task::ready!(sent.connection.poll_unary(id, cx));
                     sent.id = None;
-                    self.stage = Stage::Done;
-                    return Poll::Ready(answer);
+                    match (sent.ticket.take(), answer) {
+                        (Some(ticket), Err(status)) => self.tried(ticket, status)?,
+                        (ticket, answer) => {
+                            if let Some(ticket) = ticket {
+                                ticket.answered();
+                            }
+                            self.stage = Stage::Done;
+                            return Poll::Ready(answer);
+                        }
+                    }
                 }
                 Stage::Local(answer) => {
                     let answer = std::task::ready!(answer.as_mut().poll(cx));
@@ -182,6 +209,43 @@ impl Raw {
             };
             return self.sent(sent);
         }
+        self.begin_elsewhere(cx)
+    }
+
+    /// The same where no connection was found when the call was made.
+    fn begin_elsewhere(&mut self, cx: &Context<'_>) -> Result<bool> {
+        if let Target::Channel(channel) = &self.begin.target
+            && let Way::Fleet(fleet) = &*channel.0
+            && self.begin.mistake.is_none()
+            && let Ok(request) = &self.request
+        {
+            let request = request.whole();
+            let first = match fleet.find(&self.begin, request) {
+                Found::Nobody => First::Nothing,
+                Found::Chosen(ticket) => First::Chosen(ticket),
+                Found::Ready(ticket, connection) => {
+                    let sent = if self.begin.compression == Compression::None {
+                        connection.unary(&self.begin.request(), request, cx.waker())
+                    } else {
+                        let sent = self.begin.send_packed(&connection, request, cx.waker());
+                        sent.map(|(id, packing)| {
+                            self.packing = Some(Box::new(packing));
+                            id
+                        })
+                    };
+                    match sent {
+                        Ok(id) => {
+                            let ticket = Some(ticket);
+                            self.stage = Stage::Waiting(Sent { connection, id: Some(id), ticket });
+                            return Ok(true);
+                        }
+                        Err(status) => First::Failed(ticket, status),
+                    }
+                }
+            };
+            self.go_on(first)?;
+            return Ok(false);
+        }
         if let Some(mistake) = self.begin.mistake.take() {
             return Err(mistake);
         }
@@ -199,7 +263,7 @@ impl Raw {
             Ok(id) => {
                 // Its memory is for the next one, while it is still in the cache.
                 self.request = Ok(Bytes::new().into());
-                self.stage = Stage::Waiting(Sent { connection, id: Some(id) });
+                self.stage = Stage::Waiting(Sent { connection, id: Some(id), ticket: None });
                 Ok(true)
             }
             Err(status) => {
@@ -207,6 +271,29 @@ impl Raw {
                 Ok(false)
             }
         }
+    }
+
+    /// An endpoint of a fleet did not answer.
+    #[cold]
+    fn tried(&mut self, ticket: Ticket, status: Status) -> Result<()> {
+        self.go_on(First::Failed(ticket, status))
+    }
+
+    /// The rest of a fleet's call, which takes a while.
+    #[cold]
+    fn go_on(&mut self, first: First) -> Result<()> {
+        self.packing = None;
+        let begin = self.begin.take();
+        let request = mem::replace(&mut self.request, Ok(Bytes::new().into()))?.into_whole();
+        let Target::Channel(channel) = &begin.target else {
+            return Err(Status::internal("a call was begun twice"));
+        };
+        let Way::Fleet(fleet) = &*channel.0 else {
+            return Err(Status::internal("only fleets have several endpoints"));
+        };
+        let shared = fleet.shared().clone();
+        self.stage = Stage::Local(Box::pin(fleet::unary(shared, begin, request, first)));
+        Ok(())
     }
 
     /// Through a channel: connects first, or hands the call to a service of this process.
@@ -229,6 +316,7 @@ impl Raw {
                 let Way::Http(http) = &*channel.0 else { unreachable!("matched above") };
                 http.unary(&begin, &request).await
             }))),
+            Way::Fleet(_) => Err(Status::internal("a fleet sends its calls itself")),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
                 Ok(Stage::Local(Box::pin(async move { answer_of(called.await?) })))
@@ -253,7 +341,7 @@ async fn connect_and_send(begin: Begin, request: Bytes) -> Result<(Sent, Packing
     let connection = begin.connection().await?;
     let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, &request, cx.waker())));
     let (id, packing) = sent.await?;
-    Ok((Sent { connection, id: Some(id) }, packing))
+    Ok((Sent { connection, id: Some(id), ticket: None }, packing))
 }
 
 impl Begin {
@@ -268,6 +356,7 @@ impl Begin {
             reply_bytes_max: self.reply_bytes_max,
             metadata: mem::take(&mut self.metadata),
             mistake: self.mistake.take(),
+            asked: self.asked.take(),
         }
     }
 
@@ -330,7 +419,7 @@ impl Begin {
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.body {
         ReplyBody::One(item) => {
-            Ok(Answer { item: item.into(), head: reply.metadata, trailers: reply.trailers })
+            Ok(Answer { item: item.into(), head: reply.metadata, trailers: reply.trailers, attempts: 1 })
         }
         ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
             Err(Status::internal("a stream of replies where one belongs"))
@@ -362,6 +451,9 @@ impl OnewayCall {
             match &*channel.0 {
                 #[cfg(feature = "http")]
                 Way::Http(http) => return http.unary(&self.begin, &request).await.map(drop),
+                Way::Fleet(fleet) => {
+                    return Box::pin(fleet::oneway(fleet.shared().clone(), self.begin, request)).await;
+                }
                 Way::Local(local) => {
                     return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
                 }
@@ -391,18 +483,24 @@ pub struct Response<R> {
     pub(super) message: R,
     pub(super) metadata: Metadata,
     pub(super) trailers: Metadata,
+    pub(super) attempts: u32,
 }
 
 impl<R> Response<R> {
     /// A message and nothing beside it.
     #[inline]
     fn plain(message: R) -> Response<R> {
-        Response { message, metadata: Metadata::new(), trailers: Metadata::new() }
+        Response { message, metadata: Metadata::new(), trailers: Metadata::new(), attempts: 1 }
     }
 
     /// The message alone.
     pub fn into_inner(self) -> R {
         self.message
+    }
+
+    /// How often the call was sent: more than once when a channel to several servers had to try again.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     /// Metadata that came before the message.

@@ -54,7 +54,7 @@ pub(super) async fn call(
     }
     match jsonrpc::Answer::read(&text) {
         Ok(jsonrpc::Answer::End { result: Ok(item), .. }) => {
-            Ok(calls::Answer { item: item.into(), head, trailers: Metadata::new() })
+            Ok(calls::Answer { item: item.into(), head, trailers: Metadata::new(), attempts: 1 })
         }
         Ok(jsonrpc::Answer::End { result: Err(status), .. }) => Err(with_head(status, head)),
         Ok(_) => {

@@ -142,7 +142,7 @@ impl Settings {
     }
 
     /// How messages are written where generated code would write them as `preferred`.
-    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+    pub(in super::super) fn codec(&self, preferred: Codec) -> Codec {
         if self.dialect == Some(Dialect::JsonRpc) {
             return Codec::Json;
         }

@@ -94,7 +94,7 @@ pub(super) async fn unary(pool: &Pool<Texts>, begin: &Begin, message: &Bytes) ->
         end.unwrap_or_else(|_| Err(sent.texts.lost()))
     });
     let item = within(begin.deadline_if_any(), NO_ANSWER, called).await?;
-    Ok(calls::Answer { item: item.into(), head: Metadata::new(), trailers: Metadata::new() })
+    Ok(calls::Answer { item: item.into(), head: Metadata::new(), trailers: Metadata::new(), attempts: 1 })
 }
 
 /// Sends a call with a stream of replies, which are put into `inbound`.

@@ -46,7 +46,7 @@ pub(super) async fn call(
     let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
     let (head, mut replies) = Replies::new(terms, wanted, link, answer)?;
     match only(&mut replies).await {
-        Ok(item) => Ok(calls::Answer { item: item.into(), head, trailers: replies.end() }),
+        Ok(item) => Ok(calls::Answer { item: item.into(), head, trailers: replies.end(), attempts: 1 }),
         Err(status) => Err(with_head(status, head)),
     }
 }
@@ -112,7 +112,7 @@ async fn bare(
         item = compression.decompress(item, bytes_max)?;
     }
     if status == StatusCode::OK {
-        Ok(calls::Answer { item: item.into(), head, trailers })
+        Ok(calls::Answer { item: item.into(), head, trailers, attempts: 1 })
     } else {
         Err(with_head(connect::failure(status, &item, trailers), head))
     }

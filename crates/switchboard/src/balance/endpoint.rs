@@ -1,0 +1,407 @@
+//! One server of a fleet as balancers see it: what is said of it, and what was seen of it.
+
+use super::{Outcome, breaker::Breakers};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// One server of a fleet.
+pub struct Endpoint {
+    id: String,
+    address: String,
+    weight: u32,
+    group: String,
+    zone: String,
+    tags: BTreeMap<String, String>,
+    /// Latitude and longitude in degrees.
+    position: Option<(f64, f64)>,
+    stats: Arc<Stats>,
+}
+
+impl Endpoint {
+    /// An endpoint with the usual weight of 100 that is connected and of which nothing was seen.
+    pub fn new(id: impl Into<String>, address: impl Into<String>) -> Endpoint {
+        let stats = Stats::default();
+        stats.set_state(State::Up, 0);
+        Endpoint {
+            id: id.into(),
+            address: address.into(),
+            weight: 100,
+            group: String::new(),
+            zone: String::new(),
+            tags: BTreeMap::new(),
+            position: None,
+            stats: Arc::new(stats),
+        }
+    }
+
+    /// Gives it a weight; 0 takes no traffic.
+    #[must_use]
+    pub fn with_weight(mut self, weight: u32) -> Endpoint {
+        self.weight = weight;
+        self
+    }
+
+    /// Puts it into a group.
+    #[must_use]
+    pub fn with_group(mut self, group: impl Into<String>) -> Endpoint {
+        self.group = group.into();
+        self
+    }
+
+    /// Puts it into a zone.
+    #[must_use]
+    pub fn with_zone(mut self, zone: impl Into<String>) -> Endpoint {
+        self.zone = zone.into();
+        self
+    }
+
+    /// Gives it a tag; `latitude` and `longitude`, in degrees, say where it is.
+    #[must_use]
+    pub fn with_tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Endpoint {
+        self.tags.insert(name.into(), value.into());
+        let degrees = |name| self.tags.get(name).and_then(|text: &String| text.parse().ok());
+        self.position = degrees("latitude").zip(degrees("longitude"));
+        self
+    }
+
+    /// Has been seen before under another description.
+    pub(crate) fn with_stats(mut self, stats: Arc<Stats>) -> Endpoint {
+        self.stats = stats;
+        self
+    }
+
+    /// Its name in the set; sets are sorted by it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Where it is, as a URL.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its share of the traffic; 100 is usual, 0 takes none.
+    #[inline]
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// The group that it belongs to, or nothing.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The zone that it is in, or nothing.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// What a tag says.
+    pub fn tag(&self, name: &str) -> Option<&str> {
+        self.tags.get(name).map(String::as_str)
+    }
+
+    /// Latitude and longitude in degrees, from its tags.
+    pub fn position(&self) -> Option<(f64, f64)> {
+        self.position
+    }
+
+    /// Calls that it has and has not answered, of this channel.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.stats.in_flight.load(Relaxed)
+    }
+
+    /// Calls that it got in all.
+    pub fn calls(&self) -> u64 {
+        self.stats.calls.load(Relaxed)
+    }
+
+    /// Calls that ended in a way that speaks against it.
+    pub fn failures(&self) -> u64 {
+        self.stats.failures.load(Relaxed)
+    }
+
+    /// How long its answers take: rises at once, falls over seconds, and fades while nothing is seen. Zero while it has
+    /// answered nothing.
+    pub fn latency(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.stats.latency_ns(now_ns) as u64)
+    }
+
+    /// Whether it is connected, and not put aside for its failures.
+    #[inline]
+    pub fn is_well(&self, now_ns: u64) -> bool {
+        self.stats.is_well(now_ns)
+    }
+
+    /// From nearly 0, when it has just come up, to 1 after `ramp_ns`.
+    pub(crate) fn warmth(&self, now_ns: u64, ramp_ns: u64) -> f64 {
+        let age = now_ns.saturating_sub(self.stats.up_since.load(Relaxed));
+        // Somebody has to warm it up.
+        (age as f64 / ramp_ns as f64).clamp(0.1, 1.0)
+    }
+
+    /// Tells endpoints of one process apart; the same while it is known under its id.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.stats.number
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("id", &self.id)
+            .field("address", &self.address)
+            .field("weight", &self.weight)
+            .field("in_flight", &self.in_flight())
+            .field("calls", &self.calls())
+            .field("failures", &self.failures())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was seen of an endpoint. Alone on its cache lines: every call writes here.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Stats {
+    number: u64,
+    state: AtomicU8,
+    in_flight: AtomicU32,
+    calls: AtomicU64,
+    failures: AtomicU64,
+    /// The smoothed latency in ns, a number with a fraction as its bits, and when it was last brought up to date.
+    latency: AtomicU64,
+    latency_at: AtomicU64,
+    up_since: AtomicU64,
+    ejected_until: AtomicU64,
+    /// Failures since the last answer.
+    streak: AtomicU32,
+    breakers: Breakers,
+}
+
+/// Whether calls can go to an endpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// A connection is being made; nobody knows yet.
+    Connecting = 0,
+    /// The last try to connect failed.
+    Down = 1,
+    /// It is connected.
+    Up = 2,
+}
+
+/// In this time a latency falls to a third of the way to what is seen, or to nothing. Short enough that an endpoint with
+/// one slow answer is asked again within seconds.
+const FADE_NS: f64 = 2e9;
+
+impl Default for Stats {
+    fn default() -> Stats {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Stats {
+            number: NEXT.fetch_add(1, Relaxed),
+            state: AtomicU8::new(State::Connecting as u8),
+            in_flight: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            latency: AtomicU64::new(0),
+            latency_at: AtomicU64::new(0),
+            up_since: AtomicU64::new(0),
+            ejected_until: AtomicU64::new(0),
+            streak: AtomicU32::new(0),
+            breakers: Breakers::default(),
+        }
+    }
+}
+
+impl Stats {
+    /// A call begins.
+    #[inline]
+    pub(crate) fn begun(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+        self.calls.fetch_add(1, Relaxed);
+    }
+
+    /// A call that was counted has ended.
+    #[inline]
+    pub(crate) fn ended(&self, outcome: &Outcome, now_ns: u64) {
+        self.in_flight.fetch_sub(1, Relaxed);
+        let took = outcome.took.as_nanos() as f64;
+        match outcome.code {
+            crate::Code::Canceled => {
+                // It would have taken longer.
+                if took > self.latency_ns(now_ns) {
+                    self.observe(took, now_ns);
+                }
+            }
+            _ if outcome.is_fault() => {
+                self.failures.fetch_add(1, Relaxed);
+                self.streak.fetch_add(1, Relaxed);
+                // A server that fails quickly must not look like a quick server.
+                self.observe(took.max(2.0 * self.latency_ns(now_ns) + 1e6), now_ns);
+            }
+            _ => {
+                if self.streak.load(Relaxed) != 0 {
+                    self.streak.store(0, Relaxed);
+                }
+                self.observe(took, now_ns);
+            }
+        }
+    }
+
+    /// The smoothed latency, in ns.
+    #[inline]
+    pub(crate) fn latency_ns(&self, now_ns: u64) -> f64 {
+        let latency = f64::from_bits(self.latency.load(Relaxed));
+        latency * fading(now_ns.saturating_sub(self.latency_at.load(Relaxed)))
+    }
+
+    /// Callers that come here at the same time may overwrite each other: of two samples one is as good as the other.
+    #[inline]
+    fn observe(&self, took: f64, now_ns: u64) {
+        let known = f64::from_bits(self.latency.load(Relaxed));
+        let age = now_ns.saturating_sub(self.latency_at.load(Relaxed));
+        let latency = if took >= known {
+            took
+        } else {
+            let keep = fading(age);
+            known * keep + took * (1.0 - keep)
+        };
+        if known == 0.0 || took >= known || age > FADE_NS as u64 / 1000 {
+            self.latency.store(latency.to_bits(), Relaxed);
+            self.latency_at.store(now_ns, Relaxed);
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            2 => State::Up,
+            1 => State::Down,
+            _ => State::Connecting,
+        }
+    }
+
+    /// Says what it was before. One that was down and comes up is a new server as far as anybody knows.
+    pub(crate) fn set_state(&self, state: State, now_ns: u64) -> State {
+        let before = self.state();
+        if state == State::Up && before != State::Up {
+            self.up_since.store(now_ns, Relaxed);
+            if before == State::Down {
+                self.latency.store(0, Relaxed);
+                self.ejected_until.store(0, Relaxed);
+                self.streak.store(0, Relaxed);
+                self.breakers.clear();
+            }
+        }
+        self.state.store(state as u8, Relaxed);
+        before
+    }
+
+    /// Puts it aside for its failures.
+    pub(crate) fn eject(&self, until_ns: u64) {
+        self.ejected_until.store(until_ns, Relaxed);
+    }
+
+    pub(crate) fn is_ejected(&self, now_ns: u64) -> bool {
+        self.ejected_until.load(Relaxed) > now_ns
+    }
+
+    #[inline]
+    fn is_well(&self, now_ns: u64) -> bool {
+        self.state.load(Relaxed) == State::Up as u8 && !self.is_ejected(now_ns)
+    }
+
+    /// Whether it is well, also for calls of this method.
+    #[inline]
+    pub(crate) fn admits(&self, method: &str, now_ns: u64) -> bool {
+        self.is_well(now_ns) && self.breakers.admit(method, now_ns)
+    }
+
+    pub(crate) fn breakers(&self) -> &Breakers {
+        &self.breakers
+    }
+
+    /// Failures since the last answer, of any method.
+    pub(crate) fn streak(&self) -> u32 {
+        self.streak.load(Relaxed)
+    }
+}
+
+/// What is left of a latency after this time.
+#[inline]
+fn fading(age_ns: u64) -> f64 {
+    let age = age_ns as f64;
+    // Most calls come within a millisecond of the last: a straight line is exact enough, and cheaper.
+    if age < FADE_NS / 100.0 { 1.0 - age / FADE_NS } else { (-age / FADE_NS).exp() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    fn answered(stats: &Stats, took: Duration, now_ns: u64) {
+        stats.begun();
+        stats.ended(&Outcome::new(took, Code::Ok), now_ns);
+    }
+
+    #[test]
+    fn latency_rises_at_once_and_falls_slowly() {
+        let stats = Stats::default();
+        let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(100));
+        answered(&stats, fast, 0);
+        assert!((stats.latency_ns(0) - 1e6).abs() < 1.0);
+        answered(&stats, slow, 1_000_000);
+        assert!((stats.latency_ns(1_000_000) - 1e8).abs() < 1.0);
+        let mut now = 1_000_000;
+        for _ in 0..100 {
+            now += 10_000_000;
+            answered(&stats, fast, now);
+        }
+        // Half of the fading time later.
+        let latency = stats.latency_ns(now) / 1e6;
+        assert!((55.0..66.0).contains(&latency), "{latency} ms");
+        assert!(stats.latency_ns(now + 20 * FADE_NS as u64) < 1e4, "fades while nothing is seen");
+    }
+
+    #[test]
+    fn failing_quickly_looks_slow_and_giving_up_counts_as_waiting() {
+        let stats = Stats::default();
+        answered(&stats, Duration::from_millis(10), 0);
+        stats.begun();
+        stats.ended(&Outcome::new(Duration::from_micros(1), Code::Internal), 0);
+        assert!(stats.latency_ns(0) >= 2e7);
+        assert_eq!((stats.failures.load(Relaxed), stats.calls.load(Relaxed)), (1, 2));
+        stats.begun();
+        stats.ended(&Outcome::new(Duration::from_micros(1), Code::Canceled), 0);
+        assert!(stats.latency_ns(0) >= 2e7, "a caller that gave up at once says nothing");
+        stats.begun();
+        stats.ended(&Outcome::new(Duration::from_secs(1), Code::Canceled), 0);
+        assert!(stats.latency_ns(0) >= 9e8);
+    }
+
+    #[test]
+    fn comes_up_as_new() {
+        let endpoint = Endpoint::new("a", "tcp://a:1");
+        answered(endpoint.stats(), Duration::from_secs(1), 5);
+        endpoint.stats().set_state(State::Down, 6);
+        assert!(!endpoint.is_well(6));
+        assert_eq!(endpoint.stats().set_state(State::Up, 1000), State::Down);
+        assert!(endpoint.is_well(1000) && endpoint.latency(1000).is_zero());
+        assert_eq!(endpoint.warmth(1000, 1000), 0.1);
+        assert_eq!(endpoint.warmth(1500, 1000), 0.5);
+        assert_eq!(endpoint.warmth(9000, 1000), 1.0);
+    }
+}

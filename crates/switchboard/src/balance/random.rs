@@ -1,0 +1,30 @@
+//! By chance and weight.
+
+use super::{Balance, Endpoints, Pick};
+
+/// Any endpoint, by chance and weight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random;
+
+impl Balance for Random {
+    fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
+        set.any(pick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+
+    #[test]
+    fn contract() {
+        keeps_the_contract(&Random);
+    }
+
+    #[test]
+    fn shares_go_by_weight() {
+        let set = fleet(&[100, 100, 50, 200]);
+        let shares = shares(&Random, &set, 40_000);
+        assert!(even(&set, &shares, 0.1), "{shares:?}");
+    }
+}

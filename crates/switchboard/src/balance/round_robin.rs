@@ -1,0 +1,41 @@
+//! One after the other, whatever the weights.
+
+use super::{Balance, Endpoints, Pick};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One endpoint after the other; a weight only matters when it is 0.
+#[derive(Debug, Default)]
+pub struct RoundRobin {
+    next: AtomicUsize,
+}
+
+impl Balance for RoundRobin {
+    fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
+        let count = set.len();
+        // Those in between are skipped for good: their turn must not go to their neighbour each time.
+        let turns = (0..count).map(|_| self.next.fetch_add(1, Ordering::Relaxed) % count);
+        let mut turns = turns.filter(|at| pick.takes(&set[*at]));
+        turns.next().or_else(|| {
+            // Others took turns in the meantime; nobody is to be missed for that.
+            (0..count).find(|at| pick.takes(&set[*at]))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::*, *};
+
+    #[test]
+    fn contract() {
+        keeps_the_contract(&RoundRobin::default());
+    }
+
+    #[test]
+    fn turns_are_exact() {
+        let (balance, set) = (RoundRobin::default(), fleet(&[100, 1, 100]));
+        let picks: Vec<_> = (0..6).map(|_| balance.pick(&set, &Pick::new("a.B/C", 0, 0)).unwrap()).collect();
+        assert_eq!(picks, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(shares(&balance, &set, 3000), [1000; 3]);
+    }
+}

@@ -1,0 +1,221 @@
+//! A member of a fleet: its channel, whether that is connected, and the calls that it has.
+
+use super::{super::Channel, Shared, clock};
+use crate::{
+    Code, Origin, Result, Retry, Status,
+    balance::{Endpoint, Outcome, State, Stats},
+};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::runtime::Handle;
+
+/// An endpoint in a set, and the way to it.
+pub(in super::super) struct Member {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) link: Arc<Link>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The way to an endpoint; outlives the sets that it is in.
+pub(super) struct Link {
+    pub(super) channel: Channel,
+    pub(super) stats: Arc<Stats>,
+    /// A task is connecting.
+    keeping: AtomicBool,
+    /// Why the last try to connect failed.
+    last: Mutex<Option<Status>>,
+}
+
+impl Link {
+    pub(super) fn new(channel: Channel) -> Link {
+        Link { channel, stats: Arc::default(), keeping: AtomicBool::new(false), last: Mutex::default() }
+    }
+
+    pub(super) fn last(&self) -> Option<Status> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_last(&self, status: Option<Status>) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+impl Member {
+    pub(super) fn state(&self) -> State {
+        self.link.stats.state()
+    }
+
+    /// Sees to it that the member gets connected, unless it is or somebody does.
+    pub(super) fn keep(self: &Arc<Self>) {
+        if self.state() == State::Up || self.link.keeping.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.link.keeping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let keeping = Keeping(self.link.clone());
+        runtime.spawn(keep(Arc::downgrade(self), keeping));
+    }
+
+    /// The connection is lost, or there was none: no calls until there is one again.
+    fn lost(self: &Arc<Self>, status: &Status, state: State) {
+        self.link.set_last(Some(status.clone()));
+        self.link.stats.set_state(state, clock::now());
+        self.keep();
+        self.shared.changed.notify_waiters();
+    }
+}
+
+/// A task that connects, however it ends.
+struct Keeping(Arc<Link>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.keeping.store(false, Ordering::Release);
+    }
+}
+
+/// Tries to connect until it has succeeded or nobody wants the member any more.
+async fn keep(member: Weak<Member>, keeping: Keeping) {
+    let mut failures = 0;
+    loop {
+        let Some(at) = member.upgrade() else { return };
+        match at.link.channel.open().await {
+            Ok(()) => {
+                at.link.set_last(None);
+                // In this order: who loses the connection from here on starts the next task.
+                drop(keeping);
+                at.link.stats.set_state(State::Up, clock::now());
+                at.shared.changed.notify_waiters();
+                return;
+            }
+            Err(status) => {
+                at.link.set_last(Some(status));
+                at.link.stats.set_state(State::Down, clock::now());
+                at.shared.changed.notify_waiters();
+            }
+        }
+        let pause = pause(failures, at.shared.base.redial_max());
+        failures += 1;
+        drop(at);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Doubles from 25 ms up to `max`, less a random part, so that callers do not come in step.
+pub(super) fn pause(failures: u32, max: Duration) -> Duration {
+    let whole = Duration::from_millis(25).saturating_mul(1 << failures.min(16)).min(max);
+    whole.mul_f64(0.5 + 0.5 * (clock::chance() >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+/// A call that an endpoint has. When it is dropped without an end, its caller gave up.
+pub(in super::super) struct Ticket {
+    /// Taken when the call has ended.
+    member: Option<Arc<Member>>,
+    method: &'static str,
+    begun_ns: u64,
+}
+
+impl Ticket {
+    #[inline]
+    pub(super) fn new(member: Arc<Member>, method: &'static str, now_ns: u64) -> Ticket {
+        member.link.stats.begun();
+        member.link.stats.breakers().begun(method, now_ns);
+        Ticket { member: Some(member), method, begun_ns: now_ns }
+    }
+
+    #[inline]
+    pub(super) fn member(&self) -> &Arc<Member> {
+        self.member.as_ref().expect("it is only taken when the call has ended")
+    }
+
+    pub(super) fn begun_ns(&self) -> u64 {
+        self.begun_ns
+    }
+
+    /// The call is sent only now: what came before says nothing of its endpoint.
+    pub(super) fn sent(&mut self) {
+        self.begun_ns = clock::now();
+    }
+
+    /// The call was answered.
+    #[inline]
+    pub(in super::super) fn answered(mut self) {
+        self.end(Code::Ok);
+    }
+
+    /// The call has failed.
+    #[cold]
+    pub(in super::super) fn failed(mut self, status: &Status) -> Arc<Member> {
+        let member = self.member().clone();
+        self.end(status.code());
+        if status.code() == Code::Unavailable && status.origin() == Origin::Path {
+            let refused = status.retry() == Retry::Safe && !member.link.channel.is_ready();
+            let state = if refused { State::Down } else { State::Connecting };
+            member.lost(status, state);
+        }
+        member
+    }
+
+    /// Says how the call ended.
+    pub(super) fn ended<T>(self, outcome: &Result<T>) -> Arc<Member> {
+        match outcome {
+            Ok(_) => {
+                let member = self.member().clone();
+                self.answered();
+                member
+            }
+            Err(status) => self.failed(status),
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, code: Code) {
+        let Some(member) = self.member.take() else { return };
+        let now_ns = clock::now();
+        let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
+        let outcome = Outcome::new(took, code);
+        let (stats, shared) = (&member.link.stats, &member.shared);
+        stats.ended(&outcome, now_ns);
+        let failed = (code != Code::Canceled).then(|| outcome.is_fault());
+        if stats.breakers().ended(&shared.policy.breaking, self.method, failed, now_ns) {
+            tracing::warn!(
+                endpoint = member.endpoint.address(),
+                method = self.method,
+                "calls of the method go elsewhere for a while"
+            );
+        }
+        if failed == Some(true) {
+            shared.look_for_outliers(now_ns);
+        }
+        shared.balance.done(&member.endpoint, &outcome);
+    }
+}
+
+impl Drop for Ticket {
+    #[inline]
+    fn drop(&mut self) {
+        if self.member.is_some() {
+            self.end(Code::Canceled);
+        }
+    }
+}
+
+impl Shared {
+    #[cold]
+    fn look_for_outliers(&self, now_ns: u64) {
+        let set = self.set().clone();
+        if let Some(at) = self.ejection.look(&self.policy.ejecting, &set.endpoints, now_ns) {
+            tracing::warn!(
+                endpoint = set.endpoints[at].address(),
+                "fails too often and gets no calls for a while"
+            );
+        }
+    }
+}

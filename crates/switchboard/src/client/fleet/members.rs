@@ -1,0 +1,96 @@
+//! Sets of members: made from what is known of a fleet, keeping the connections of those that stay.
+
+use super::{
+    super::ChannelBuilder,
+    Shared,
+    link::{Link, Member},
+};
+use crate::{
+    Result, Retry, Status,
+    balance::{Endpoint, Endpoints, subset},
+};
+use std::{collections::HashMap, sync::Arc};
+
+/// The members at one time.
+pub(super) struct Set {
+    pub(super) endpoints: Endpoints,
+    /// In the same order.
+    pub(super) members: Vec<Arc<Member>>,
+}
+
+impl Default for Set {
+    fn default() -> Set {
+        Set { endpoints: Endpoints::new(Vec::new()), members: Vec::new() }
+    }
+}
+
+impl Shared {
+    /// A set of those endpoints that the policy wants. Those that were there before keep their connections.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an address that cannot be used; with `strictly` unset such endpoints are left out and
+    /// logged.
+    pub(super) fn next_set(self: &Arc<Self>, endpoints: Vec<Endpoint>, strictly: bool) -> Result<Set> {
+        let before = self.set().clone();
+        let known: HashMap<(&str, &str), &Arc<Link>> = (before.members.iter())
+            .map(|member| ((member.endpoint.id(), member.endpoint.address()), &member.link))
+            .collect();
+        let wanted: Vec<Endpoint> =
+            endpoints.into_iter().filter(|endpoint| self.policy.wants(endpoint)).collect();
+        let wanted = match self.policy.subset {
+            None => wanted,
+            Some((size, client)) => {
+                let ids = wanted.iter().map(Endpoint::id).map(str::to_owned).collect::<Vec<_>>();
+                let chosen = subset(ids.iter().map(String::as_str), client, size);
+                wanted.into_iter().filter(|endpoint| chosen.contains(endpoint.id())).collect()
+            }
+        };
+        let mut members = Vec::with_capacity(wanted.len());
+        for endpoint in wanted {
+            let link = match known.get(&(endpoint.id(), endpoint.address())) {
+                Some(link) => (*link).clone(),
+                None => match self.base.member(endpoint.address()) {
+                    Ok(channel) => Arc::new(Link::new(channel)),
+                    Err(status) if strictly => return Err(status),
+                    Err(status) => {
+                        tracing::warn!(endpoint = endpoint.address(), %status, "cannot be used");
+                        continue;
+                    }
+                },
+            };
+            let endpoint = Arc::new(endpoint.with_stats(link.stats.clone()));
+            members.push(Arc::new(Member { endpoint, link, shared: self.clone() }));
+        }
+        members.sort_by(|a, b| a.endpoint.id().cmp(b.endpoint.id()));
+        let endpoints = Endpoints::shared(members.iter().map(|member| member.endpoint.clone()).collect());
+        Ok(Set { endpoints, members })
+    }
+}
+
+/// Endpoints that a text names.
+const NAMED_MAX: usize = 5;
+
+impl Set {
+    /// What to tell callers while no endpoint is connected.
+    pub(super) fn why_nobody(&self, base: &ChannelBuilder) -> Status {
+        let text = match &self.members[..] {
+            [] => format!("there is no endpoint of {}", base.name()),
+            // The only one says it all.
+            [only] => match only.link.last() {
+                Some(last) => return last.with_retry(Retry::Safe),
+                None => format!("{} is not connected yet", only.endpoint.address()),
+            },
+            members => {
+                let why = |member: &Arc<Member>| match member.link.last() {
+                    Some(last) => last.message().to_owned(),
+                    None => format!("{} is not connected yet", member.endpoint.address()),
+                };
+                let more = members.len().saturating_sub(NAMED_MAX);
+                let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+                let each: Vec<_> = members.iter().take(NAMED_MAX).map(why).collect();
+                format!("none of {} endpoints is connected: {}{more}", members.len(), each.join("; "))
+            }
+        };
+        Status::unavailable(text).with_origin(crate::Origin::Path).with_retry(Retry::Safe)
+    }
+}

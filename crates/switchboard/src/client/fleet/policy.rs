@@ -1,0 +1,374 @@
+//! How a fleet is used: all that can be set, from URLs and from code.
+
+use super::{super::Begin, ejection::Ejecting};
+use crate::{
+    Result, Status,
+    balance::{
+        Balance, Breaking, Closest, Endpoint, Jump, Ketama, LeastActive, P2c, PingWeighted, Random,
+        RoundRobin, Sticky, WeightedRoundRobin,
+    },
+};
+use bytes::Bytes;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// What a channel does when a call fails, or takes long. Only calls whose repetition does no harm are sent again: the
+/// server says that it did not begin, or the method (or [call](crate::UnaryCall::idempotent)) is idempotent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum FailMode {
+    /// Sends a second request to another endpoint when the first takes longer than others do (95 of 100), or than
+    /// [`hedge`](crate::ChannelBuilder::hedge) says; whatever is answered first counts. Fails over, too.
+    Failbackup,
+    /// One attempt.
+    Failfast,
+    /// Tries at another endpoint, if one is left.
+    #[default]
+    Failover,
+    /// Tries again at the same endpoint.
+    Failtry,
+}
+
+/// What calls that belong together have in common.
+pub(super) type KeyOf = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + Send + Sync;
+
+#[derive(Clone)]
+enum Key {
+    /// What the function makes of the method and the request.
+    Function(Arc<KeyOf>),
+    /// The value of this metadata.
+    Metadata(String),
+    /// Only calls that bring one have a key.
+    OfCall,
+    /// The whole request.
+    Request,
+}
+
+#[derive(Clone)]
+enum Balancer {
+    Named(&'static str),
+    User(Arc<dyn Balance>),
+}
+
+/// Names of balancers in URLs.
+const BALANCERS: [&str; 10] = [
+    "bounded",
+    "closest",
+    "jump",
+    "ketama",
+    "least_active",
+    "p2c",
+    "ping",
+    "random",
+    "round_robin",
+    "weighted",
+];
+
+const FAIL_MODES: [(&str, FailMode); 4] = [
+    ("failbackup", FailMode::Failbackup),
+    ("failfast", FailMode::Failfast),
+    ("failover", FailMode::Failover),
+    ("failtry", FailMode::Failtry),
+];
+
+/// How a fleet is used.
+#[derive(Clone)]
+pub(in super::super) struct Policy {
+    balancer: Balancer,
+    sticky: bool,
+    latitude: Option<f64>,
+    longitude: Option<f64>,
+    points: u32,
+    key: Key,
+    pub(super) fail: FailMode,
+    pub(super) retries: u32,
+    /// None for what was observed.
+    hedge: Option<Duration>,
+    pub(super) budget_percent: u32,
+    pub(super) budget_floor: u32,
+    pub(super) breaking: Breaking,
+    pub(super) ejecting: Ejecting,
+    pub(super) slow_start_ns: u64,
+    pub(super) zone: String,
+    group: Option<String>,
+    tags: Vec<(String, String)>,
+    /// How many endpoints, and which client this is.
+    pub(super) subset: Option<(usize, u64)>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            balancer: Balancer::Named("p2c"),
+            sticky: false,
+            latitude: None,
+            longitude: None,
+            points: 160,
+            key: Key::OfCall,
+            fail: FailMode::Failover,
+            // As rpcx has it.
+            retries: 3,
+            hedge: None,
+            budget_percent: 10,
+            budget_floor: 10,
+            breaking: Breaking::default(),
+            ejecting: Ejecting::default(),
+            slow_start_ns: 0,
+            zone: String::new(),
+            group: None,
+            tags: Vec::new(),
+            subset: None,
+        }
+    }
+}
+
+impl Policy {
+    /// Sets what a URL says; false for a name that is none of ours.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub(in super::super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let number = |most: u32| match value.parse() {
+            Ok(number) if number <= most => Ok(number),
+            _ => Err(format!("a number up to {most}")),
+        };
+        let span =
+            || super::super::options::duration(value).ok_or_else(|| "a number with ms or s".to_owned());
+        match name {
+            "balance" => self.balancer = Balancer::Named(one_of(value, BALANCERS.map(|name| (name, name)))?),
+            "breaker" => self.set_breaker(if value == "off" { 0 } else { number(1_000_000)? }),
+            "budget" => self.budget_percent = number(1000)?,
+            "eject" => self.ejecting.percent_max = number(100)?,
+            "fail" => self.fail = one_of(value, FAIL_MODES)?,
+            "group" => self.group = Some(value.to_owned()),
+            "hash" => {
+                self.key = match value.split_once(':') {
+                    Some(("metadata", name)) if !name.is_empty() => Key::Metadata(name.to_owned()),
+                    None if value == "request" => Key::Request,
+                    _ => return Err("request or metadata:NAME".into()),
+                }
+            }
+            "hedge" if value == "p95" => self.set_hedge(None),
+            "hedge" => self.set_hedge(Some(span().map_err(|expected| format!("p95 or {expected}"))?)),
+            "latitude" | "longitude" => {
+                let most = if name == "latitude" { 90.0 } else { 180.0 };
+                let degrees: f64 = value
+                    .parse()
+                    .ok()
+                    .filter(|degrees: &f64| degrees.abs() <= most)
+                    .ok_or_else(|| format!("degrees from -{most} to {most}"))?;
+                let of = if name == "latitude" { &mut self.latitude } else { &mut self.longitude };
+                *of = Some(degrees);
+            }
+            "points" => self.points = number(4000)?,
+            "retries" => self.retries = number(100)?,
+            "slow_start" => self.slow_start_ns = span()?.as_nanos() as u64,
+            "sticky" => self.sticky = one_of(value, [("false", false), ("true", true)])?,
+            "subset" => {
+                let (size, client) = value.split_once(':').unwrap_or((value, "0"));
+                let both = size.parse().ok().filter(|size| *size > 0).zip(client.parse().ok());
+                self.subset = Some(both.ok_or("SIZE:CLIENT, two numbers")?);
+            }
+            "tag" => {
+                let (name, value) = value.split_once(':').ok_or("NAME:VALUE")?;
+                self.tags.push((name.to_owned(), value.to_owned()));
+            }
+            "zone" => self.zone = value.to_owned(),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn set_balancer(&mut self, balance: Arc<dyn Balance>) {
+        self.balancer = Balancer::User(balance);
+    }
+
+    pub(super) fn set_fail(&mut self, fail: FailMode) {
+        self.fail = fail;
+    }
+
+    pub(super) fn set_hedge(&mut self, after: Option<Duration>) {
+        self.hedge = after;
+        self.fail = FailMode::Failbackup;
+    }
+
+    pub(super) fn set_breaker(&mut self, consecutive: u32) {
+        self.breaking.consecutive = consecutive;
+    }
+
+    pub(super) fn set_key_of(&mut self, key_of: Arc<KeyOf>) {
+        self.key = Key::Function(key_of);
+    }
+
+    pub(super) fn add_tag(&mut self, name: String, value: String) {
+        self.tags.push((name, value));
+    }
+
+    pub(super) fn set_group(&mut self, group: String) {
+        self.group = Some(group);
+    }
+
+    /// # Errors
+    /// `InvalidArgument` when something is missing.
+    pub(super) fn balancer(&self) -> Result<Arc<dyn Balance>> {
+        let ketama = Ketama::new().with_points(self.points);
+        let balancer: Arc<dyn Balance> = match &self.balancer {
+            Balancer::User(balancer) => balancer.clone(),
+            Balancer::Named("bounded") => Arc::new(ketama.bounded(1.25)),
+            Balancer::Named("closest") => match (self.latitude, self.longitude) {
+                (Some(latitude), Some(longitude)) => Arc::new(Closest::to(latitude, longitude)),
+                _ => {
+                    let text =
+                        "balance=closest needs to know where it is: latitude=DEGREES&longitude=DEGREES";
+                    return Err(Status::invalid_argument(text));
+                }
+            },
+            Balancer::Named("jump") => Arc::new(Jump),
+            Balancer::Named("ketama") => Arc::new(ketama),
+            Balancer::Named("least_active") => Arc::new(LeastActive),
+            Balancer::Named("ping") => Arc::new(PingWeighted::default()),
+            Balancer::Named("random") => Arc::new(Random),
+            Balancer::Named("round_robin") => Arc::new(RoundRobin::default()),
+            Balancer::Named("weighted") => Arc::new(WeightedRoundRobin::default()),
+            Balancer::Named(_) => Arc::new(P2c),
+        };
+        Ok(if self.sticky { Arc::new(Sticky::new(balancer)) } else { balancer })
+    }
+
+    /// Whether the endpoint belongs to the fleet at all.
+    pub(super) fn wants(&self, endpoint: &Endpoint) -> bool {
+        self.group.as_ref().is_none_or(|group| endpoint.group() == group)
+            && self.tags.iter().all(|(name, value)| endpoint.tag(name) == Some(value.as_str()))
+    }
+
+    /// What the call has in common with others.
+    #[inline]
+    pub(super) fn key_of(&self, begin: &Begin, request: &[u8]) -> Option<Bytes> {
+        if let Some(key) = begin.asked.as_ref().and_then(|asked| asked.hash_key.as_ref()) {
+            return Some(key.clone());
+        }
+        match &self.key {
+            Key::OfCall => None,
+            Key::Function(key_of) => key_of(begin.method.path, request).map(Bytes::from),
+            Key::Metadata(name) => begin.metadata.value(name).cloned(),
+            Key::Request => Some(Bytes::copy_from_slice(request)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hedges(&self) -> bool {
+        self.fail == FailMode::Failbackup
+    }
+
+    pub(super) fn hedges_by_percentile(&self) -> bool {
+        self.hedges() && self.hedge.is_none()
+    }
+
+    /// After how long a second request is sent; `observed` says what is usual.
+    pub(super) fn hedge_after(&self, observed: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
+        self.hedge.or_else(observed)
+    }
+}
+
+/// The meaning of the name `value`.
+///
+/// # Errors
+/// The names that there are, and the one that was probably meant.
+fn one_of<T, const N: usize>(value: &str, known: [(&'static str, T); N]) -> Result<T, String> {
+    let names = known.each_ref().map(|(name, _)| *name);
+    match known.into_iter().find(|(name, _)| *name == value) {
+        Some((_, meaning)) => Ok(meaning),
+        None => {
+            let meant = names.iter().map(|name| (distance(value, name), name)).min();
+            let meant = meant.filter(|(distance, _)| *distance <= 3);
+            let meant = meant.map_or(String::new(), |(_, name)| format!(" (did you mean {name}?)"));
+            Err(format!("{}{meant}", names.join(", ")))
+        }
+    }
+}
+
+/// How many letters must be put in, taken out or changed to get from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    // Long words are far from all that we know.
+    let from: Vec<char> = from.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, a) in from.iter().enumerate() {
+        let mut corner = row[0];
+        row[0] = at + 1;
+        for (at, b) in to.iter().enumerate() {
+            let changed = corner + usize::from(a != b);
+            corner = row[at + 1];
+            row[at + 1] = changed.min(corner + 1).min(row[at] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("fail", &self.fail)
+            .field("retries", &self.retries)
+            .field("hedge", &self.hedge)
+            .field("zone", &self.zone)
+            .field("group", &self.group)
+            .field("tags", &self.tags)
+            .field("subset", &self.subset)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_as_far_apart_as_they_look() {
+        for (from, to, expected) in
+            [("p2c", "p2c", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("roundrobin", "round_robin", 1)]
+        {
+            assert_eq!((distance(from, to), distance(to, from)), (expected, expected), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_a_suggestion() {
+        let mut policy = Policy::default();
+        let wrong = policy.set("balance", "roundrobin").unwrap_err();
+        assert!(wrong.ends_with("(did you mean round_robin?)"), "{wrong}");
+        assert!(policy.set("fail", "fallover").unwrap_err().ends_with("(did you mean failover?)"));
+        assert!(!policy.set("fail", "whatever it is").unwrap_err().contains("mean"));
+        assert_eq!(policy.set("unknown", "x"), Ok(false));
+        for name in BALANCERS {
+            assert_eq!(policy.set("balance", name), Ok(true));
+            assert_eq!(policy.balancer().is_ok(), name != "closest");
+        }
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let mut policy = Policy::default();
+        for (name, wrong, right) in [
+            ("breaker", "many", "off"),
+            ("budget", "1001", "20"),
+            ("eject", "101", "0"),
+            ("hash", "metadata:", "metadata:x-user"),
+            ("hedge", "soon", "20ms"),
+            ("hedge", "95p", "p95"),
+            ("latitude", "91", "-90"),
+            ("longitude", "181", "180"),
+            ("points", "-1", "100"),
+            ("retries", "101", "0"),
+            ("slow_start", "10", "10s"),
+            ("sticky", "yes", "true"),
+            ("subset", "0", "20:7"),
+            ("tag", "blue", "color:blue"),
+        ] {
+            assert!(policy.set(name, wrong).is_err(), "{name}={wrong}");
+            assert_eq!(policy.set(name, right), Ok(true), "{name}={right}");
+        }
+        assert_eq!((policy.fail, policy.subset), (FailMode::Failbackup, Some((20, 7))));
+        let endpoint = Endpoint::new("a", "tcp://a:1").with_tag("color", "blue");
+        assert!(policy.wants(&endpoint) && !policy.wants(&Endpoint::new("b", "tcp://b:1")));
+    }
+}

@@ -1,0 +1,106 @@
+//! Channels to several servers: calls go on while servers die and come back.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod support;
+
+use std::{future::IntoFuture, sync::Arc, time::Duration};
+use support::{raw::soon, *};
+use switchboard::{Channel, Code, Running, Server};
+
+async fn serve_at(address: &str) -> (Running, Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    (Server::new().add(probe).listen(address).start().await.expect("start"), seen)
+}
+
+/// So many servers, each on a port of its own.
+async fn servers(count: usize) -> Vec<(Running, Arc<Seen>)> {
+    let mut servers = Vec::new();
+    for _ in 0..count {
+        servers.push(serve_at("tcp://127.0.0.1:0").await);
+    }
+    servers
+}
+
+/// A URL of all of them, with options.
+fn url(servers: &[(Running, Arc<Seen>)], options: &str) -> String {
+    let addresses: Vec<_> = servers.iter().map(|(running, _)| running.url()).collect();
+    format!("{}{options}", addresses.join(","))
+}
+
+/// Starts a server again where another one was.
+async fn restarted(url: &str) -> Running {
+    soon(async {
+        loop {
+            match Server::new().add(Probe::default()).listen(url).start().await {
+                Ok(running) => return running,
+                // Connections of the old one keep the port for a moment.
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    })
+    .await
+}
+
+/// Calls that a server has answered.
+fn answered(running: &Running) -> u64 {
+    running.stats().methods.iter().map(|method| method.ended[0]).sum()
+}
+
+/// A call that may be sent again when its connection breaks.
+async fn echo(channel: &Channel) -> switchboard::Result<Vec<u8>> {
+    let call = call::<_, Vec<u8>>(channel, &ECHO, &b"hello".to_vec());
+    soon(call.idempotent().into_future()).await.map(switchboard::Response::into_inner)
+}
+
+#[tokio::test]
+async fn calls_are_spread_and_survive_a_server_that_dies() {
+    let mut servers = servers(3).await;
+    let channel = Channel::connect(&url(&servers, "?balance=p2c")).await.unwrap();
+    // Connections to all of them are made in the background.
+    soon(async {
+        while servers.iter().any(|(running, _)| answered(running) == 0) {
+            echo(&channel).await.unwrap();
+        }
+    })
+    .await;
+    for _ in 0..100 {
+        echo(&channel).await.unwrap();
+    }
+    let (dead, _) = servers.remove(1);
+    let address = dead.url();
+    dead.kill();
+    for _ in 0..200 {
+        echo(&channel).await.unwrap();
+    }
+    let back = restarted(&address).await;
+    soon(async {
+        while answered(&back) == 0 {
+            echo(&channel).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn with_all_servers_dead_calls_fail_and_say_why() {
+    let servers = servers(2).await;
+    let channel = Channel::connect(&url(&servers, "?retries=1")).await.unwrap();
+    echo(&channel).await.unwrap();
+    let urls: Vec<_> = servers.iter().map(|(running, _)| running.url()).collect();
+    for (running, _) in servers {
+        running.kill();
+    }
+    let status = soon(async {
+        loop {
+            if let Err(status) = echo(&channel).await
+                && status.message().contains("none of 2 endpoints")
+            {
+                return status;
+            }
+        }
+    })
+    .await;
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(urls.iter().all(|url| status.message().contains(url)), "{status}");
+}
