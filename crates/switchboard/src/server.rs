@@ -1,6 +1,7 @@
 //! A server: services behind listeners, every caller on each of them.
 
 mod accept;
+mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
 mod listening;
@@ -18,6 +19,7 @@ use crate::{
     net::{Address, Listener},
     runtime,
 };
+use announce::{Announced, Announcement};
 use listening::Listening;
 pub(crate) use sockets::Socket;
 use std::{
@@ -51,6 +53,8 @@ pub struct Server {
     /// Methods whose replies are to be compressed, or not.
     method_compression: Vec<(String, bool)>,
     mistakes: Vec<Error>,
+    announcements: Vec<Announcement>,
+    announce_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -80,6 +84,8 @@ impl Server {
             compression: Serving::default(),
             method_compression: Vec::new(),
             mistakes: Vec::new(),
+            announcements: Vec::new(),
+            announce_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -240,6 +246,35 @@ impl Server {
         self
     }
 
+    /// Registers this server once it listens, keeps that up while it serves, and ends it first when it drains.
+    ///
+    /// What `instance` leaves empty is filled in: without a service there is one registration for each that was added,
+    /// without an address it has that of the first listener, and its id is the address. Weight, group, zone, version
+    /// and tags are taken as they are. A registry that is down does not hold up the start: it is tried again until it
+    /// answers. A listener on every address of the machine, `0.0.0.0`, needs an address in the instance.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use switchboard::{Server, discover::{Fixed, Instance}};
+    /// # let registry = Arc::new(Fixed::new([]));
+    /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
+    /// ```
+    pub fn announce(
+        mut self,
+        registry: Arc<dyn crate::discover::Registry>,
+        instance: crate::discover::Instance,
+    ) -> Server {
+        self.announcements.push(Announcement { registry, template: instance });
+        self
+    }
+
+    /// How long a drain waits for callers to hear that this server goes, before it tells those that are connected; 1 s
+    /// unless set. In the first half it is registered as draining, in the second no more.
+    pub fn announce_notice(mut self, notice: Duration) -> Server {
+        self.announce_notice = notice;
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -280,6 +315,7 @@ impl Server {
         if self.listeners.is_empty() {
             return Err(Error::config("the server listens nowhere: add .listen(\"tcp://127.0.0.1:8080\")"));
         }
+        let announced: Vec<_> = self.services.iter().map(|service| service.info().name).collect();
         #[cfg(feature = "channelz")]
         let shown = channelz::Shown::default();
         #[cfg(feature = "channelz")]
@@ -363,6 +399,8 @@ impl Server {
         let listening = addresses.iter().map(|address| (sockets::next_id(), address.clone()));
         // Nobody else sets it, and nobody can ask before connections are accepted.
         let _ = shared.listening.set(listening.collect());
+        let announced =
+            Announced::begin(&self.announcements, &announced, &addresses[0], self.announce_notice)?;
         for (listener, resolved) in accepting {
             tokio::spawn(accept::run(listener, shared.clone(), resolved, stopped.clone()));
         }
@@ -372,6 +410,7 @@ impl Server {
             #[cfg(feature = "tls")]
             acceptors,
             stop: Some(stop),
+            announced,
         })
     }
 }
@@ -385,6 +424,7 @@ pub struct Running {
     acceptors: Vec<Arc<Acceptor>>,
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
+    announced: Announced,
 }
 
 /// What was left when a drain ended.
@@ -444,10 +484,12 @@ impl Running {
         stats
     }
 
-    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`. Always ends.
+    /// Ends what was [announced](Server::announce) and waits for the notice to spread; then stops accepting, tells every
+    /// peer, lets calls end, and cuts what is left after `limit`. Always ends.
     ///
     /// Cancel safe: dropped before its end, it cuts every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
+        self.announced.withdraw().await;
         let end = Instant::now() + limit;
         self.stop = None;
         let shared = &self.shared;
@@ -474,6 +516,7 @@ impl Running {
 impl Running {
     /// Cuts everything at once, as a crash would; for tests.
     pub fn kill(self) {
+        self.announced.kill();
         drop(self);
     }
 }
