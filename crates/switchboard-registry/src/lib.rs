@@ -1,13 +1,30 @@
 //! Registries: where [`switchboard::discover`] finds instances, one feature for each kind.
 //!
-//! | feature | address | kind |
-//! | --- | --- | --- |
-//! | `embedded` (default) | `switchboard://HOST:PORT` | [`Embedded`]: any Switchboard server that serves [`EmbeddedServer`] |
+//! [`connect`] makes a registry of an address, and tells which there are; each type has a `connect` of its own too. The
+//! [embedded](Embedded) one is there by default, since it needs nothing but Switchboard.
 //!
-//! [`connect`] makes a registry of an address; each type has a `connect` of its own too.
+//! A new kind is one file with a [`Backend`](switchboard::discover::Backend), one line in the list of schemes in
+//! `address.rs`, and a test that runs `tests/suite` against its real server.
 
+mod address;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+mod entries;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+pub mod layout;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
+pub use address::connect;
 #[cfg(feature = "embedded")]
 pub use embedded::{Embedded, EmbeddedServer};
+#[cfg(feature = "etcd")]
+pub use etcd::Etcd;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::ZooKeeper;

@@ -1,6 +1,7 @@
 //! A server: services behind listeners, every caller on each of them.
 
 mod accept;
+mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
 mod flights;
@@ -24,6 +25,7 @@ use crate::{
     net::{Address, Listener},
     runtime,
 };
+use announce::{Announced, Announcement};
 #[cfg(feature = "http")]
 use flights::Flights;
 pub(crate) use flights::{Flight, SHOWN_MAX};
@@ -71,6 +73,8 @@ pub struct Server {
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
+    announcements: Vec<Announcement>,
+    announce_notice: Duration,
     #[cfg(feature = "channelz")]
     channelz: bool,
     #[cfg(feature = "http")]
@@ -106,6 +110,8 @@ impl Server {
             #[cfg(feature = "http")]
             admin: None,
             guards: Guards::default(),
+            announcements: Vec::new(),
+            announce_notice: Duration::from_secs(1),
             #[cfg(feature = "channelz")]
             channelz: false,
             #[cfg(feature = "http")]
@@ -340,6 +346,35 @@ impl Server {
         self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Registers this server once it listens, keeps that up while it serves, and ends it first when it drains.
+    ///
+    /// What `instance` leaves empty is filled in: without a service there is one registration for each that was added,
+    /// without an address it has that of the first listener, and its id is the address. Weight, group, zone, version
+    /// and tags are taken as they are. A registry that is down does not hold up the start: it is tried again until it
+    /// answers. A listener on every address of the machine, `0.0.0.0`, needs an address in the instance.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use switchboard::{Server, discover::{Fixed, Instance}};
+    /// # let registry = Arc::new(Fixed::new([]));
+    /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
+    /// ```
+    pub fn announce(
+        mut self,
+        registry: Arc<dyn crate::discover::Registry>,
+        instance: crate::discover::Instance,
+    ) -> Server {
+        self.announcements.push(Announcement { registry, template: instance });
+        self
+    }
+
+    /// How long a drain waits for callers to hear that this server goes, before it tells those that are connected; 1 s
+    /// unless set. In the first half it is registered as draining, in the second no more.
+    pub fn announce_notice(mut self, notice: Duration) -> Server {
+        self.announce_notice = notice;
+        self
+    }
+
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -396,6 +431,7 @@ impl Server {
         for flag in self.flags.drain(..).chain(self.access.flags()).chain(live.flags()) {
             flags.add(flag)?;
         }
+        let announced: Vec<_> = self.services.iter().map(|service| service.info().name).collect();
         #[cfg(feature = "channelz")]
         let shown = channelz::Shown::default();
         #[cfg(feature = "channelz")]
@@ -500,6 +536,7 @@ impl Server {
             addresses,
             stop: Some(stop),
             hooks: self.hooks,
+            announced: None,
             #[cfg(feature = "http")]
             admin: None,
         };
@@ -513,7 +550,7 @@ impl Server {
         for (listener, resolved) in accepting {
             tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
         }
-        running.begin().await?;
+        running.begin(&self.announcements, &announced, self.announce_notice).await?;
         Ok(running)
     }
 }
@@ -528,6 +565,7 @@ pub struct Running {
     hooks: Mutex<Hooks>,
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
+    announced: Option<Announced>,
 }
 
 /// What was left when a drain ended.
@@ -591,6 +629,9 @@ impl Running {
 impl Running {
     /// Cuts everything at once, as a crash would; for tests.
     pub fn kill(self) {
+        if let Some(announced) = &self.announced {
+            announced.kill();
+        }
         drop(self);
     }
 }

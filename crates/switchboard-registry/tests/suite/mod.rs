@@ -172,6 +172,11 @@ async fn mass_change(rig: &mut impl Rig) {
     for at in 0..MANY {
         rig.change(instance(service, at).state(State::Draining)).await;
     }
+    // Who was not seen draining would be held back.
+    until_is(&mut watch, |watch| {
+        watch.latest().instances.iter().all(|instance| instance.state == State::Draining)
+    })
+    .await;
     for at in 0..MANY {
         rig.join(instance(service, MANY + at)).await;
         rig.leave(service, &at.to_string()).await;
@@ -273,7 +278,7 @@ pub(crate) async fn until_is(watch: &mut Watch, is: impl Fn(&Watch) -> bool) {
         }
     };
     if timeout(Duration::from_secs(30), reached).await.is_err() {
-        panic!("it does not come to that: {watch:?} has {:?}", watch.latest());
+        panic!("it does not come to that: {watch:?} has {}", ids(watch));
     }
 }
 

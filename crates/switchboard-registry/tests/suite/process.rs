@@ -18,7 +18,7 @@ use tokio::{
 pub(crate) fn find(programs: &[&str], package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    folders.extend(["/usr/sbin", "/usr/lib/jvm", "/usr/share/zookeeper/bin"].map(PathBuf::from));
+    folders.extend(["/usr/sbin", "/usr/share/java"].map(PathBuf::from));
     let found = folders
         .iter()
         .flat_map(|folder| programs.iter().map(move |program| folder.join(program)))

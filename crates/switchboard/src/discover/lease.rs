@@ -68,7 +68,8 @@ impl Lease {
     /// Cancel safe: dropped before its end, it goes on in the background.
     ///
     /// # Errors
-    /// What the registry says, or `Unavailable` after a third of the TTL: it ends with its time then.
+    /// What the registry says, or `Unavailable` after a third of the TTL, at least 2 s: it ends with its
+    /// time then.
     pub async fn end(self) -> Result<()> {
         let (done, answer) = oneshot::channel();
         self.order(Order::End(done), answer).await
@@ -100,8 +101,8 @@ pub(super) async fn register<B: Backend>(
     instance: Instance,
     options: &Options,
 ) -> Result<Lease> {
-    let share = options.ttl / 3;
-    let held = limited(share, &*backend, backend.hold(&instance, options.ttl)).await?;
+    let limit = patience(options.ttl);
+    let held = limited(limit, &*backend, backend.hold(&instance, options.ttl)).await?;
     // Few orders are given, and who gives one waits.
     let (orders, received) = mpsc::channel(4);
     let (is_held, holds) = watch::channel(true);
@@ -111,6 +112,11 @@ pub(super) async fn register<B: Backend>(
     Ok(Lease { id, service, orders, held: holds, task })
 }
 
+/// For registering and deregistering: a third of the TTL, but a registry with a short one may be slow all the same.
+fn patience(ttl: Duration) -> Duration {
+    (ttl / 3).max(Duration::from_secs(2))
+}
+
 /// No registry may hold us for longer than one renewal may take.
 async fn limited<T>(
     limit: Duration,
@@ -118,7 +124,7 @@ async fn limited<T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     timeout(limit, work).await.unwrap_or_else(|_| {
-        let text = format!("{} did not answer within {limit:?}, a third of the ttl", backend.name());
+        let text = format!("{} did not answer within {limit:?}", backend.name());
         Err(Status::unavailable(text).with_retry(Retry::Safe))
     })
 }
@@ -184,14 +190,14 @@ impl<B: Backend> Keeper<B> {
         let ttl = self.options.ttl;
         self.held = None;
         self.instance.encode(self.options.instance_bytes_max)?;
-        let held = limited(ttl / 3, &*self.backend, self.backend.hold(&self.instance, ttl)).await?;
+        let held = limited(patience(ttl), &*self.backend, self.backend.hold(&self.instance, ttl)).await?;
         self.held = Some(held);
         Ok(())
     }
 
     async fn release(&mut self) -> Result<()> {
         match &mut self.held {
-            Some(held) => limited(self.options.ttl / 3, &*self.backend, held.release()).await,
+            Some(held) => limited(patience(self.options.ttl), &*self.backend, held.release()).await,
             None => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
 //! From the first bind to the last connection: phases, hooks, and the end in good order.
 
-use super::{Drained, Running, Shared};
+use super::{
+    Drained, Running, Shared,
+    announce::{Announced, Announcement},
+};
 use crate::{Address, Error, Result, Status, metrics::Carrier};
 use std::{
     fmt,
@@ -110,11 +113,17 @@ fn plural(count: u64, what: &str) -> String {
 }
 
 impl Running {
-    /// Runs what is to be done before the server counts as ready, then what is to be done because it is.
+    /// Runs what is to be done before the server counts as ready, then what is to be done because it is, and tells
+    /// registries of its `services`.
     ///
     /// # Errors
-    /// A hook's.
-    pub(super) async fn begin(&mut self) -> Result<(), Error> {
+    /// A hook's, or an announcement that cannot be.
+    pub(super) async fn begin(
+        &mut self,
+        announcements: &[Announcement],
+        services: &[&str],
+        notice: Duration,
+    ) -> Result<(), Error> {
         let failed = |what, status: Status| Error::config(format!("{what}: {status}"));
         let hooks = std::mem::take(&mut self.hooks().warm_up);
         for hook in hooks {
@@ -125,13 +134,14 @@ impl Running {
         for hook in hooks {
             hook(self.addresses.clone()).await.map_err(|status| failed("on_start", status))?;
         }
+        self.announced = Some(Announced::begin(announcements, services, &self.addresses[0], notice)?);
         Ok(())
     }
 
     /// Stops in good order, and says what was left:
     ///
-    /// 1. Probes are told that nobody is to be sent here any more, and the hooks of [`on_stop`] run, as to leave
-    ///    a registry.
+    /// 1. Probes are told that nobody is to be sent here any more, registries get to know it, which takes
+    ///    [`announce_notice`] if there are any, and the hooks of [`on_stop`] run.
     /// 2. For the time of [`notice`] all goes on as before, so that the news can spread; new callers still come.
     /// 3. Listeners close, and every peer is told to begin no further call here. What runs may end.
     /// 4. After `drain` the calls that are left end with `Unavailable`, and their callers get that.
@@ -140,6 +150,7 @@ impl Running {
     /// Always ends, at the latest after `notice` and `hard`, which includes the hooks. Cancel safe: dropped before its
     /// end, it cuts everything.
     ///
+    /// [`announce_notice`]: super::Server::announce_notice
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
@@ -150,8 +161,9 @@ impl Running {
         self.wind_down(drain, hard, began).await
     }
 
-    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`, after
-    /// the hooks of [`on_stop`](super::Server::on_stop) have run. Always ends.
+    /// Stops accepting, tells every peer, lets calls end, and cuts what is left after `limit`, after the hooks of
+    /// [`on_stop`](super::Server::on_stop) have run and what was [announced](super::Server::announce) is ended and the
+    /// notice of that has spread, which have `limit` too. Always ends.
     ///
     /// Cancel safe: dropped before its end, it cuts every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
@@ -166,15 +178,21 @@ impl Running {
         self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the hooks, all at once, but not beyond `end`.
+    /// Runs the hooks and ends what was [announced](super::Server::announce), all at once, but not beyond `end`.
     async fn leave(&mut self, end: Instant) {
         let mut hooks = tokio::task::JoinSet::new();
         for hook in std::mem::take(&mut self.hooks().stop) {
             hooks.spawn(hook());
         }
+        let announced = self.announced.take();
+        let withdrawn = async {
+            if let Some(mut announced) = announced {
+                announced.withdraw().await;
+            }
+        };
         let all = async { while hooks.join_next().await.is_some() {} };
-        if timeout_at(end.into(), all).await.is_err() {
-            tracing::warn!("a hook of on_stop did not end in time");
+        if timeout_at(end.into(), async { tokio::join!(all, withdrawn) }).await.is_err() {
+            tracing::warn!("a hook of on_stop, or a registry, did not end in time");
         }
     }
 

@@ -78,7 +78,8 @@ async fn layers_refuse_change_and_answer() {
     let channel = Channel::connect(&running.url()).await.unwrap();
     for compression in [Compression::None, Compression::Zstd] {
         let sent = vec![7u8; 2000];
-        let call = channel.unary(&MIRROR, Codec::Postcard, Ok(Bytes::from(sent)), |_, reply: Bytes| Ok(reply));
+        let call =
+            channel.unary(&MIRROR, Codec::Postcard, Ok(Bytes::from(sent)), |_, reply: Bytes| Ok(reply));
         let reply = call.compression(compression).await.unwrap();
         assert_eq!(reply.meta().text("x-doubled"), Some("yes"));
         assert_eq!(*reply, vec![7u8; 8000]);

@@ -1,0 +1,242 @@
+//! Registries by their addresses: `etcd://127.0.0.1:2379/prefix?ttl=10s`.
+
+use std::{sync::Arc, time::Duration};
+use switchboard::{
+    Result, Status,
+    discover::{File, Options, Registry},
+};
+
+/// The registry at an address, `SCHEME://HOSTS/PATH?OPTIONS`.
+///
+/// | address | registry | feature |
+/// | --- | --- | --- |
+/// | `etcd://HOST:PORT,HOST:PORT/PREFIX`, `etcds://…` with TLS | etcd | `etcd` |
+/// | `file:PATH` | a file of instances | – |
+/// | `redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=PREFIX` | Redis | `redis` |
+/// | `switchboard://HOST:PORT` | the embedded registry | `embedded` |
+/// | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` | ZooKeeper | `zookeeper` |
+///
+/// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
+/// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
+/// `cert`, `key` and `server_name`. Times are numbers with `ms`, `s` or `m`. Nothing is sent before the registry is
+/// used.
+///
+/// # Errors
+/// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
+/// is off; the text names what there is.
+pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
+    let parsed = Parsed::read(url)?;
+    let known = SCHEMES.iter().find(|(schemes, ..)| schemes.contains(&parsed.scheme));
+    let Some((_, feature, make)) = known else {
+        return Err(wrong(url, &format!("no registry has the scheme {:?}; {}", parsed.scheme, schemes())));
+    };
+    match make {
+        Some(make) => make(parsed),
+        None => {
+            let why =
+                format!("{:?} needs the feature `{feature}`, which is off; {}", parsed.scheme, schemes());
+            Err(wrong(url, &why))
+        }
+    }
+}
+
+type Make = fn(Parsed<'_>) -> Result<Arc<dyn Registry>>;
+
+/// The one list: schemes, the feature that they need, and how to connect.
+const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
+    (&["etcd", "etcds"], "etcd", ETCD),
+    (&["file"], "", Some(Parsed::file)),
+    (&["redis"], "redis", REDIS),
+    (&["switchboard"], "embedded", EMBEDDED),
+    (&["zookeeper"], "zookeeper", ZOOKEEPER),
+];
+
+#[cfg(feature = "etcd")]
+const ETCD: Option<Make> = Some(|mut parsed| {
+    let mut url = format!("{}://{}", if parsed.scheme == "etcds" { "tls" } else { "tcp" }, parsed.hosts()?);
+    let mut separator = '?';
+    for name in ["ca", "cert", "key", "server_name"] {
+        if let Some(value) = parsed.take(name) {
+            url.push_str(&format!("{separator}{name}={value}"));
+            separator = '&';
+        }
+    }
+    let (prefix, options) = (parsed.path, parsed.options()?);
+    Ok(Arc::new(crate::Etcd::connect(&url, prefix, options)?))
+});
+#[cfg(not(feature = "etcd"))]
+const ETCD: Option<Make> = None;
+
+#[cfg(feature = "redis")]
+const REDIS: Option<Make> = Some(|mut parsed| {
+    let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
+    let prefix = parsed.take("prefix").unwrap_or_default();
+    Ok(Arc::new(crate::Redis::connect(&url, prefix, parsed.options()?)?))
+});
+#[cfg(not(feature = "redis"))]
+const REDIS: Option<Make> = None;
+
+#[cfg(feature = "embedded")]
+const EMBEDDED: Option<Make> = Some(|parsed| {
+    let url = format!("tcp://{}", parsed.hosts()?);
+    Ok(Arc::new(crate::Embedded::connect(&url, parsed.options()?)?))
+});
+#[cfg(not(feature = "embedded"))]
+const EMBEDDED: Option<Make> = None;
+
+#[cfg(feature = "zookeeper")]
+const ZOOKEEPER: Option<Make> = Some(|parsed| {
+    let (hosts, prefix) = (parsed.hosts()?, parsed.path);
+    Ok(Arc::new(crate::ZooKeeper::connect(hosts, prefix, parsed.options()?)))
+});
+#[cfg(not(feature = "zookeeper"))]
+const ZOOKEEPER: Option<Make> = None;
+
+/// What there is, for those who wrote something else.
+fn schemes() -> String {
+    let names = |on: bool| {
+        let chosen = SCHEMES.iter().filter(move |(_, _, make)| make.is_some() == on);
+        chosen.flat_map(|(schemes, ..)| schemes.iter().copied()).collect::<Vec<_>>().join(", ")
+    };
+    let off = names(false);
+    let off = if off.is_empty() { off } else { format!("; not in this program: {off}") };
+    format!("there are {}{off}", names(true))
+}
+
+fn wrong(url: &str, why: &str) -> Status {
+    // What is before an `@` may be a password.
+    let url = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
+    Status::invalid_argument(format!("the registry {url:?}: {why}"))
+}
+
+/// An address in its parts.
+struct Parsed<'a> {
+    url: &'a str,
+    scheme: &'a str,
+    hosts: &'a str,
+    path: &'a str,
+    options: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Parsed<'a> {
+    fn read(url: &'a str) -> Result<Parsed<'a>> {
+        let (place, options) = url.split_once('?').unwrap_or((url, ""));
+        let (scheme, rest) = place
+            .split_once(':')
+            .ok_or_else(|| wrong(url, &format!("it has no scheme, like etcd://HOST:PORT; {}", schemes())))?;
+        let (hosts, path) = match rest.strip_prefix("//") {
+            Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
+            None => ("", rest),
+        };
+        let options = options.split('&').filter(|option| !option.is_empty()).map(|option| {
+            option.split_once('=').ok_or_else(|| wrong(url, &format!("{option:?} is not NAME=VALUE")))
+        });
+        let options = options.collect::<Result<_>>()?;
+        Ok(Parsed { url, scheme, hosts, path, options })
+    }
+
+    fn hosts(&self) -> Result<&'a str> {
+        if self.hosts.is_empty() {
+            return Err(wrong(self.url, &format!("the host is missing: {}://HOST:PORT", self.scheme)));
+        }
+        Ok(self.hosts)
+    }
+
+    /// Takes an option that not every registry has.
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        let at = self.options.iter().position(|(known, _)| *known == name)?;
+        Some(self.options.remove(at).1)
+    }
+
+    fn file(self) -> Result<Arc<dyn Registry>> {
+        // `file:///etc/fleet.json` and `file:fleet.json`.
+        let path =
+            if self.url.starts_with("file://") { format!("/{}", self.path) } else { self.path.to_owned() };
+        if !self.hosts.is_empty() || self.path.is_empty() {
+            return Err(wrong(self.url, "write file:PATH or file:///PATH"));
+        }
+        Ok(Arc::new(File::new(path, self.options()?)))
+    }
+
+    /// What all registries have; nothing may be left.
+    fn options(&self) -> Result<Options> {
+        let mut options = Options::new();
+        for (name, value) in &self.options {
+            let bad = |expected| wrong(self.url, &format!("{name}={value}: expected {expected}"));
+            let time = || duration(value).ok_or_else(|| bad("a number with ms, s or m"));
+            let number = || value.parse().map_err(|_| bad("a number"));
+            options = match *name {
+                "cache" => options.cache(*value),
+                "confirm_after" => options.confirm_after(time()?),
+                "instance_bytes_max" => options.instance_bytes_max(number()?),
+                "instances_max" => options.instances_max(number()?),
+                "retry_max" => options.retry_max(time()?),
+                "ttl" => options.ttl(time()?),
+                _ => {
+                    let why = format!(
+                        "there is no option {name:?} for {:?}: cache, confirm_after, instance_bytes_max, \
+                         instances_max, retry_max and ttl are for all registries",
+                        self.scheme
+                    );
+                    return Err(wrong(self.url, &why));
+                }
+            };
+        }
+        Ok(options)
+    }
+}
+
+/// `250ms`, `2s` or `5m`.
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+    let (digits, factor) =
+        units.iter().find_map(|(unit, factor)| text.strip_suffix(unit).map(|digits| (digits, factor)))?;
+    digits.parse::<u64>().ok().map(|value| Duration::from_millis(value.saturating_mul(*factor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_without_secrets() {
+        for (url, part) in [
+            ("etdc://h:1", "no registry has the scheme \"etdc\""),
+            ("h", "it has no scheme"),
+            ("file:", "write file:PATH"),
+            ("file:a.json?ttl=5", "expected a number with ms, s or m"),
+            ("file:a.json?tll=5s", "no option \"tll\""),
+            ("file:a.json?ttl", "is not NAME=VALUE"),
+            ("file:a.json?instances_max=x", "expected a number"),
+            #[cfg(feature = "embedded")]
+            ("switchboard://", "the host is missing"),
+            #[cfg(not(feature = "etcd"))]
+            ("etcd://h:1", "needs the feature `etcd`"),
+            #[cfg(feature = "redis")]
+            ("redis://ada:secret@h:1/0?x=y", "no option \"x\""),
+        ] {
+            let error = connect(url).err().unwrap_or_else(|| panic!("{url} is wrong"));
+            assert!(error.message().contains(part), "{error}");
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_lead_to_registries() {
+        for (url, name) in [
+            ("file:///etc/fleet.json?cache=/tmp/x&ttl=250ms&confirm_after=5m", "file /etc/fleet.json"),
+            ("file:fleet.json", "file fleet.json"),
+            #[cfg(feature = "embedded")]
+            ("switchboard://h:1?retry_max=2s", "embedded tcp://h:1"),
+            #[cfg(feature = "etcd")]
+            ("etcd://h:1,i:2/prefix", "etcd h:1,i:2"),
+            #[cfg(feature = "redis")]
+            ("redis://ada:secret@h:1/3?prefix=p", "redis h:1"),
+            #[cfg(feature = "zookeeper")]
+            ("zookeeper://h:1,i:2/prefix", "zookeeper h:1,i:2"),
+        ] {
+            let registry = connect(url).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(registry.name(), name);
+        }
+    }
+}

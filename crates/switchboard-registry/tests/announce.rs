@@ -1,0 +1,116 @@
+//! Servers that register themselves: from start to drain, through a registry that is down.
+#![cfg(feature = "embedded")]
+
+mod suite;
+
+use std::{sync::Arc, time::Duration};
+use switchboard::{
+    Result, Running, Server,
+    discover::{Fixed, Instance, Registry, State},
+};
+use switchboard_registry::{Embedded, EmbeddedServer};
+
+#[switchboard::service(name = "announce.Echo")]
+trait Echo {
+    async fn echo(&self, text: String) -> Result<String>;
+}
+
+#[switchboard::service(name = "announce.Other")]
+trait Other {
+    async fn other(&self) -> Result<()>;
+}
+
+struct Both;
+
+impl Echo for Both {
+    async fn echo(&self, text: String) -> Result<String> {
+        Ok(text)
+    }
+}
+
+impl Other for Both {
+    async fn other(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn server() -> Server {
+    let notice = Duration::from_millis(200);
+    Server::new().add(EchoServer::new(Both)).add(OtherServer::new(Both)).announce_notice(notice)
+}
+
+async fn registry(url: &str) -> Running {
+    Server::new().add(EmbeddedServer::new()).listen(url).start().await.expect("the address is free")
+}
+
+#[tokio::test]
+async fn every_service_is_registered_until_the_drain() {
+    let running = registry("tcp://127.0.0.1:0").await;
+    let registry: Arc<dyn Registry> = Arc::new(Embedded::connect(&running.url(), suite::options()).unwrap());
+    let mut watch = registry.watch("announce.Echo");
+    let mut other = registry.watch("announce.Other");
+    let instance = Instance::default().zone("z").weight(7);
+    let server = server().announce(registry.clone(), instance).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    suite::until(&mut watch, &server.url()).await;
+    suite::until(&mut other, &server.url()).await;
+    let latest = watch.latest();
+    let found = &latest.instances[0];
+    assert_eq!((found.zone.as_str(), found.weight, &found.address), ("z", 7, &server.url()));
+    let echo = EchoClient::connect(&found.address).await.unwrap();
+    assert_eq!(*echo.echo("x".to_owned()).await.unwrap(), "x");
+
+    let drained = tokio::spawn(server.drain(Duration::from_secs(5)));
+    suite::until_is(&mut watch, |watch| {
+        watch.latest().instances.iter().any(|instance| instance.state == State::Draining)
+    })
+    .await;
+    // Callers that have not heard of it yet are still served.
+    assert_eq!(*echo.echo("y".to_owned()).await.unwrap(), "y");
+    suite::until(&mut watch, "").await;
+    suite::until(&mut other, "").await;
+    assert_eq!(drained.await.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn a_registry_that_is_down_holds_up_nothing() {
+    let down = registry("tcp://127.0.0.1:0").await;
+    let url = down.url();
+    down.kill();
+    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).unwrap());
+    let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    let echo = EchoClient::connect(&server.url()).await.unwrap();
+    assert_eq!(*echo.echo("x".to_owned()).await.unwrap(), "x");
+    let _back = registry(&url).await;
+    let mut watch = client.watch("announce.Other");
+    suite::until(&mut watch, &server.url()).await;
+    server.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_killed_server_is_gone_when_its_lease_ends() {
+    let running = registry("tcp://127.0.0.1:0").await;
+    let options = || suite::options().ttl(Duration::from_secs(1)).confirm_after(Duration::ZERO);
+    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&running.url(), options()).unwrap());
+    let mut watch = client.watch("announce.Echo");
+    let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
+    let server = server.start().await.unwrap();
+    suite::until(&mut watch, &server.url()).await;
+    server.kill();
+    suite::until(&mut watch, "").await;
+}
+
+#[tokio::test]
+async fn an_address_that_callers_cannot_use_is_a_mistake() {
+    let list: Arc<dyn Registry> = Arc::new(Fixed::new([]));
+    let everywhere = server().announce(list.clone(), Instance::default()).listen("tcp://0.0.0.0:0");
+    let error = everywhere.start().await.err().expect("nobody can call 0.0.0.0");
+    assert!(error.is_config() && error.to_string().contains("set the address"), "{error}");
+    let instance = Instance::new("", "tcp://10.0.0.1:80");
+    let server = server().announce(list.clone(), instance).listen("tcp://0.0.0.0:0").start().await.unwrap();
+    let mut watch = list.watch("announce.Echo");
+    suite::until(&mut watch, "tcp://10.0.0.1:80").await;
+    drop(server);
+    suite::until(&mut watch, "").await;
+}

@@ -1,0 +1,90 @@
+//! A real etcd, in the suite of all registries.
+#![cfg(feature = "etcd")]
+
+mod suite;
+
+use std::{sync::Arc, time::Duration};
+use suite::{
+    Folder, Members, Rig,
+    process::{Server, find, free_port},
+};
+use switchboard::discover::{Options, Registry};
+use switchboard_registry::Etcd;
+use tokio::process::Command;
+
+struct Local {
+    folder: Folder,
+    port: u16,
+    peer_port: u16,
+    server: Option<Server>,
+    members: Members,
+}
+
+impl Local {
+    async fn new() -> Option<Local> {
+        find(&["etcd"], "etcd-server")?;
+        loop {
+            let (folder, port, peer_port) = (Folder::new(), free_port(), free_port());
+            let mut local = Local { folder, port, peer_port, server: None, members: Members::new() };
+            local.server = local.serve().await;
+            if local.server.is_some() {
+                return Some(local);
+            }
+        }
+    }
+
+    async fn serve(&self) -> Option<Server> {
+        let program = find(&["etcd"], "etcd-server")?;
+        let (client, peer) =
+            (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peer_port));
+        let mut command = Command::new(program);
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}"), "--data-dir"]).arg(&self.folder.0);
+        Server::start(&mut command, self.port).await
+    }
+}
+
+impl Rig for Local {
+    fn connect(&self, options: Options) -> Arc<dyn Registry> {
+        let url = format!("tcp://127.0.0.1:{}", self.port);
+        Arc::new(Etcd::connect(&url, "", options).expect("a good address"))
+    }
+
+    async fn stop(&mut self) {
+        self.server.take().expect("it runs").kill().await;
+    }
+
+    async fn start(&mut self) {
+        self.server = Some(self.serve().await.expect("the port is free again"));
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn members(&mut self) -> &mut Members {
+        &mut self.members
+    }
+}
+
+#[tokio::test]
+async fn suite() {
+    let Some(mut local) = Local::new().await else { return };
+    suite::run(&mut local).await;
+}
+
+#[tokio::test]
+async fn more_than_a_page_arrives_and_prefixes_keep_fleets_apart() {
+    let Some(local) = Local::new().await else { return };
+    let registry = local.connect(suite::options());
+    let mut leases = Vec::new();
+    for at in 0..300 {
+        leases.push(registry.register(suite::instance("a", at)).await.unwrap());
+    }
+    let mut watch = local.connect(suite::options()).watch("a");
+    suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 300).await;
+    let url = format!("tcp://127.0.0.1:{}", local.port);
+    let mut other = Etcd::connect(&url, "other", suite::options()).unwrap().watch("a");
+    assert!(other.changed().await.instances.is_empty());
+}

@@ -1,0 +1,149 @@
+//! What a server tells registries of itself, from its start to its drain.
+
+use crate::{
+    Error, client,
+    discover::{Instance, Lease, Registry, State},
+    net::Address,
+};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+/// One registry, and what to fill in there.
+pub(super) struct Announcement {
+    pub(super) registry: Arc<dyn Registry>,
+    pub(super) template: Instance,
+}
+
+impl Announcement {
+    /// One instance for each service, or the one that the template names.
+    fn instances(&self, services: &[&str], address: &Address) -> Result<Vec<Instance>, Error> {
+        let mut template = self.template.clone();
+        if template.address.is_empty() {
+            let everywhere = match address {
+                Address::Tcp(host, _) | Address::Tls(host, _) => {
+                    host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+                }
+                _ => false,
+            };
+            if everywhere {
+                return Err(Error::config(format!(
+                    "announce to {}: {address} is every address of this machine, and callers need one: set the \
+                     address of the instance",
+                    self.registry.name()
+                )));
+            }
+            template.address = address.to_string();
+        }
+        if template.id.is_empty() {
+            template.id.clone_from(&template.address);
+        }
+        let named = [template.service.as_str()];
+        let services = if template.service.is_empty() { services } else { &named[..] };
+        let of_service = |service: &&str| Instance { service: (*service).to_owned(), ..template.clone() };
+        Ok(services.iter().map(of_service).collect())
+    }
+}
+
+/// How a server ends, as far as those who keep its leases are concerned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Draining,
+    Killed,
+    Serving,
+}
+
+/// The registrations of a running server. Dropping them deregisters without waiting.
+pub(super) struct Announced {
+    phase: watch::Sender<Phase>,
+    kept: Vec<JoinHandle<()>>,
+}
+
+impl Announced {
+    /// Begins to register; a registry that is down is tried again and again.
+    pub(super) fn begin(
+        announcements: &[Announcement],
+        services: &[&str],
+        address: &Address,
+        notice: Duration,
+    ) -> Result<Announced, Error> {
+        let (phase, phases) = watch::channel(Phase::Serving);
+        let mut all = Vec::new();
+        for announcement in announcements {
+            for instance in announcement.instances(services, address)? {
+                instance.check().map_err(|wrong| Error::config(format!("announce: {}", wrong.message())))?;
+                all.push((announcement.registry.clone(), instance));
+            }
+        }
+        let keep = |(registry, instance)| tokio::spawn(keep(registry, instance, notice, phases.clone()));
+        Ok(Announced { phase, kept: all.into_iter().map(keep).collect() })
+    }
+
+    /// Says that the server drains, deregisters, and waits until callers will have heard of it.
+    pub(super) async fn withdraw(&mut self) {
+        self.phase.send_replace(Phase::Draining);
+        for kept in self.kept.drain(..) {
+            // A panic was printed, and the lease ends with its time.
+            let _ = kept.await;
+        }
+    }
+
+    /// Leaves the registrations to their time, as a crash would.
+    pub(super) fn kill(&self) {
+        self.phase.send_replace(Phase::Killed);
+    }
+}
+
+/// The longest pause between two tries to register.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Keeps one registration until the server ends.
+async fn keep(
+    registry: Arc<dyn Registry>,
+    instance: Instance,
+    notice: Duration,
+    mut phases: watch::Receiver<Phase>,
+) {
+    let lease = tokio::select! {
+        lease = register(&*registry, &instance) => lease,
+        _ = phases.changed() => return,
+    };
+    let _ = phases.changed().await;
+    let phase = *phases.borrow();
+    match phase {
+        Phase::Killed => lease.kill(),
+        // The server was dropped, and so is the lease.
+        Phase::Serving => {}
+        Phase::Draining => {
+            // Half of the time for those who understand that it drains, half for those who only see it go.
+            let (drains, step) = (instance.state(State::Draining), notice / 2);
+            let _ = tokio::join!(timeout(step, lease.replace(drains)), sleep(step));
+            // Waited for even when there is no time for the notice: after a drain the process ends.
+            let ended = timeout(step.max(Duration::from_millis(500)), lease.end());
+            let (ended, ()) = tokio::join!(ended, sleep(step));
+            if !matches!(ended, Ok(Ok(()))) {
+                tracing::warn!(registry = registry.name(), "cannot deregister: the lease ends with its time");
+            }
+        }
+    }
+}
+
+async fn register(registry: &dyn Registry, instance: &Instance) -> Lease {
+    let mut failures = 0;
+    loop {
+        match registry.register(instance.clone()).await {
+            Ok(lease) => return lease,
+            Err(error) => {
+                failures += 1;
+                if failures == 1 {
+                    let (registry, service) = (registry.name(), &instance.service);
+                    tracing::warn!(registry, service, %error, "cannot register yet: trying on");
+                }
+                sleep(client::pause(failures, RETRY_MAX)).await;
+            }
+        }
+    }
+}
