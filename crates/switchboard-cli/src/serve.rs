@@ -7,7 +7,7 @@ use crate::{
     tls::{self, TlsArgs},
 };
 use clap::{Args, value_parser};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use switchboard::{Limits, Runtime, limits::Source};
 
 /// `switchboard serve`.
@@ -49,6 +49,9 @@ pub(crate) struct ServeArgs {
     /// After Ctrl-C, go on for TIME before callers are told, so that load balancers hear of it first [default: none]
     #[arg(long, value_name = "TIME", value_parser = time)]
     notice: Option<Duration>,
+    /// Take over the listeners of the server that waits at PATH, if there is one, and wait there for the next.
+    #[arg(long, value_name = "PATH")]
+    handover: Option<PathBuf>,
     /// Serve grpc.channelz.v1.Channelz too, which shows every caller's address to whoever may call.
     #[arg(long)]
     channelz: bool,
@@ -90,6 +93,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
         }
         if let Some(admin) = args.admin {
             server = server.admin(admin);
+        }
+        if let Some(path) = args.handover {
+            server = server.handover(path);
         }
         server = server
             .access_log(args.access_log.unwrap_or_default())

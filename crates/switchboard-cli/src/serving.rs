@@ -81,12 +81,13 @@ impl Stop {
         }
     }
 
-    /// The same; meanwhile SIGHUP has the certificates read again.
+    /// The same, or for a successor that took over; meanwhile SIGHUP has the certificates read again.
     async fn requested_of(&mut self, running: &Running) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
+                () = running.handed_over() => return,
                 // What cannot be used was logged, and the old ones stay.
                 _ = self.hangup.recv() => { let _ = running.reload_tls(); }
             }

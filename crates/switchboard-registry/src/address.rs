@@ -45,7 +45,7 @@ type Make = fn(Parsed<'_>) -> Result<Arc<dyn Registry>>;
 /// The one list: schemes, the feature that they need, and how to connect.
 const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
     (&["etcd", "etcds"], "etcd", ETCD),
-    (&["file"], "", Some(Parsed::file)),
+    (&["file"], "", Some(|parsed| parsed.file())),
     (&["redis"], "redis", REDIS),
     (&["switchboard"], "embedded", EMBEDDED),
     (&["zookeeper"], "zookeeper", ZOOKEEPER),

@@ -6,6 +6,8 @@ mod announce;
 mod channelz;
 mod flights;
 mod guarding;
+#[cfg(feature = "handover")]
+mod handover;
 mod lifecycle;
 mod listening;
 mod mismatch;
@@ -70,6 +72,8 @@ pub struct Server {
     access: Access,
     flags: Vec<Flag>,
     hooks: Mutex<Hooks>,
+    #[cfg(feature = "handover")]
+    handover: Option<std::path::PathBuf>,
     #[cfg(feature = "http")]
     admin: Option<crate::admin::Admin>,
     guards: Guards,
@@ -107,6 +111,8 @@ impl Server {
             access: Access::default(),
             flags: Vec::new(),
             hooks: Mutex::default(),
+            #[cfg(feature = "handover")]
+            handover: None,
             #[cfg(feature = "http")]
             admin: None,
             guards: Guards::default(),
@@ -335,6 +341,16 @@ impl Server {
         self
     }
 
+    /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits there itself for the
+    /// next: a new version of a program replaces the old one, and nobody is refused. When the new server is ready, the old
+    /// one [stops](Running::handed_over). Both have to listen at the same addresses, as they are written; what the old one
+    /// does not have is bound as usual. Only processes of the same user, and of root, are answered.
+    #[cfg(feature = "handover")]
+    pub fn handover(mut self, path: impl Into<std::path::PathBuf>) -> Server {
+        self.handover = Some(path.into());
+        self
+    }
+
     /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
     /// balancer. None unless set.
     pub fn notice(mut self, time: Duration) -> Server {
@@ -388,7 +404,10 @@ impl Server {
     /// Those of [`start`](Self::start).
     pub async fn serve(self) -> Result<(), Error> {
         let running = self.start().await?;
-        interrupted().await;
+        tokio::select! {
+            () = interrupted() => {}
+            () = running.handed_over() => {}
+        }
         tokio::select! {
             () = running.stop_logged() => {}
             () = interrupted() => tracing::warn!("stopped at once: a second signal came"),
@@ -402,7 +421,10 @@ impl Server {
     /// Those of [`start`](Self::start).
     pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let running = self.start().await?;
-        stop.await;
+        tokio::select! {
+            () = stop => {}
+            () = running.handed_over() => {}
+        }
         running.stop_logged().await;
         Ok(())
     }
@@ -505,9 +527,26 @@ impl Server {
         });
         #[cfg(feature = "channelz")]
         shown.show(&shared);
+        #[cfg(feature = "handover")]
+        let (mut inherited, mut offered) = match &self.handover {
+            None => (handover::Inherited::default(), Vec::new()),
+            Some(path) => (handover::Inherited::ask(path).await?, Vec::new()),
+        };
         let mut bound = Vec::new();
         for resolved in listeners {
             let failed = |error| Error::bind(format!("listen on {}: {error}", resolved.address), error);
+            #[cfg(feature = "handover")]
+            let listener = match inherited.take(&resolved.address) {
+                Some(socket) => Listener::from_socket(socket).map_err(failed)?,
+                None => Listener::bind(&resolved.address).await.map_err(failed)?,
+            };
+            #[cfg(feature = "handover")]
+            if self.handover.is_some()
+                && let Some(socket) = listener.socket().map_err(failed)?
+            {
+                offered.push((handover::key(&resolved.address), socket));
+            }
+            #[cfg(not(feature = "handover"))]
             let listener = Listener::bind(&resolved.address).await.map_err(failed)?;
             let address = resolved.public(listener.address().map_err(failed)?);
             bound.push((listener, address, resolved));
@@ -537,6 +576,8 @@ impl Server {
             stop: Some(stop),
             hooks: self.hooks,
             announced: None,
+            #[cfg(feature = "handover")]
+            waiting: None,
             #[cfg(feature = "http")]
             admin: None,
         };
@@ -551,6 +592,11 @@ impl Server {
             tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
         }
         running.begin(&self.announcements, &announced, self.announce_notice).await?;
+        #[cfg(feature = "handover")]
+        if let Some(path) = self.handover {
+            inherited.ready().await;
+            running.waiting = Some(handover::Waiting::at(path, offered)?);
+        }
         Ok(running)
     }
 }
@@ -563,6 +609,9 @@ pub struct Running {
     /// The acceptors end when it is dropped.
     stop: Option<watch::Sender<()>>,
     hooks: Mutex<Hooks>,
+    /// Its end is that of the sockets that are offered.
+    #[cfg(feature = "handover")]
+    waiting: Option<handover::Waiting>,
     #[cfg(feature = "http")]
     admin: Option<(Address, tokio::task::AbortHandle)>,
     announced: Option<Announced>,
@@ -585,6 +634,21 @@ impl Running {
     /// The first address as text, for clients in tests.
     pub fn url(&self) -> String {
         self.addresses[0].to_string()
+    }
+
+    /// Resolves when a successor has taken over the listeners and serves: time to [`stop`](Self::stop). Never, unless the
+    /// server was started with [`Server::handover`]. Cancel safe.
+    #[cfg(feature = "handover")]
+    pub async fn handed_over(&self) {
+        match &self.waiting {
+            Some(waiting) => waiting.taken().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(feature = "handover"))]
+    async fn handed_over(&self) {
+        std::future::pending().await
     }
 
     /// Where the admin pages are, if they are anywhere.

@@ -157,6 +157,48 @@ async fn hooks_run_in_order_and_their_failure_is_that_of_the_start() {
     );
 }
 
+#[cfg(feature = "handover")]
+#[tokio::test]
+async fn successor_takes_over_the_listeners_and_nobody_is_refused() {
+    let path = std::env::temp_dir().join(format!("switchboard-handover-{}", std::process::id()));
+    let server = || Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0").handover(&path);
+    let first = soon(server().start()).await.unwrap();
+    let url = first.url();
+    let old = Channel::connect(&url).await.unwrap();
+    mirror(&old, vec![1; 10]).await.unwrap();
+    // One that fails on its way changes nothing.
+    let failing = server().warm_up(|| async { Err(Status::unavailable("no")) });
+    assert!(soon(failing.start()).await.is_err());
+    mirror(&Channel::connect(&url).await.unwrap(), vec![1; 10]).await.unwrap();
+
+    let second = soon(server().start()).await.unwrap();
+    assert_eq!(second.url(), url);
+    soon(first.handed_over()).await;
+    let stopping = tokio::spawn(first.stop(LONG, LONG));
+    for _ in 0..50 {
+        mirror(&Channel::connect(&url).await.unwrap(), vec![1; 10]).await.unwrap();
+    }
+    // A channel of before moves on.
+    mirror(&old, vec![1; 10]).await.unwrap();
+    assert!(soon(stopping).await.unwrap().is_clean());
+    mirror(&old, vec![1; 10]).await.unwrap();
+
+    // And on to the next.
+    let third = soon(server().start()).await.unwrap();
+    soon(second.handed_over()).await;
+    soon(second.stop(LONG, LONG)).await;
+    assert_eq!(third.url(), url);
+    mirror(&old, vec![1; 10]).await.unwrap();
+    soon(third.stop(LONG, LONG)).await;
+    soon(async {
+        while Channel::connect(&url).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let _ = std::fs::remove_file(path);
+}
+
 #[cfg(feature = "http")]
 mod health {
     use super::*;

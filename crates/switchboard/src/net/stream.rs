@@ -82,6 +82,22 @@ impl Listener {
         }
     }
 
+    /// A socket that listens already.
+    #[cfg(feature = "handover")]
+    pub(crate) fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
+        TcpListener::from_std(socket).map(Listener::Tcp)
+    }
+
+    /// The same socket once more, where it is one of TCP.
+    #[cfg(feature = "handover")]
+    pub(crate) fn socket(&self) -> io::Result<Option<std::os::fd::OwnedFd>> {
+        use std::os::fd::AsFd;
+        match self {
+            Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned().map(Some),
+            Listener::Memory(_) | Listener::Unix(..) => Ok(None),
+        }
+    }
+
     /// The address that was bound, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         Ok(match self {

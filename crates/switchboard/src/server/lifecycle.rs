@@ -200,6 +200,10 @@ impl Running {
         let told = Instant::now();
         // The acceptors end with it.
         self.stop = None;
+        #[cfg(feature = "handover")]
+        {
+            self.waiting = None;
+        }
         self.shared.tell_to_go();
         let mut stopped = Stopped::default();
         let mut has_ended = false;
