@@ -5,7 +5,7 @@ mod messages;
 pub(crate) use messages::Change;
 
 use crate::{
-    Codec, Metadata, Result, Status,
+    Caller, Codec, Metadata, Result, Status,
     compression::{Message, Packing},
     stream::{Items, Queue},
 };
@@ -67,6 +67,7 @@ struct Context {
     compressed: bool,
     packing: Packing,
     peer: Arc<Peer>,
+    caller: Option<Arc<Caller>>,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
     deadline: Option<Instant>,
@@ -129,6 +130,8 @@ pub struct Peer {
     pub socket: Option<SocketAddr>,
     /// Who the peer has proved to be by its certificate, where TLS asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// The wires that it may speak.
+    pub(crate) wires: crate::guard::Wires,
     /// What is counted of the connection, where somebody may ask.
     pub(crate) counts: Option<Arc<crate::server::Socket>>,
 }
@@ -256,6 +259,7 @@ impl Cx {
             compressed: false,
             packing: Packing::OFF,
             peer: peer.clone(),
+            caller: None,
             service,
             method,
             deadline,
@@ -311,6 +315,15 @@ impl Cx {
     /// Who calls.
     pub fn peer(&self) -> &Peer {
         &self.context().peer
+    }
+
+    /// Who calls, as far as the server's [auth](crate::auth) found out; nobody without any.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.context().caller.as_deref()
+    }
+
+    pub(crate) fn set_caller(&mut self, caller: Option<Arc<Caller>>) {
+        self.context_mut().caller = caller;
     }
 
     /// The service that is called.
@@ -379,6 +392,7 @@ impl Drop for Cx {
     fn drop(&mut self) {
         let Some(mut context) = self.0.take() else { return };
         context.metadata = Metadata::new();
+        context.caller = None;
         context.reply.clear();
         // A thread that ends keeps nothing any more.
         let _ = CONTEXTS.try_with(|contexts| {

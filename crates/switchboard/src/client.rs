@@ -178,6 +178,17 @@ impl Channel {
         BidiCall::new(self.begin(method, codec), encode, decode)
     }
 
+    /// What every call brings.
+    #[inline]
+    fn metadata(&self) -> Metadata {
+        match &*self.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.metadata(),
+            Way::Local(_) => Metadata::new(),
+            Way::Remote(pool) => pool.metadata(),
+        }
+    }
+
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
         let (target, timeout, compression) = match &*self.0 {
@@ -199,7 +210,7 @@ impl Channel {
             compression,
             timeout,
             reply_bytes_max: usize::MAX,
-            metadata: Metadata::new(),
+            metadata: self.metadata(),
             mistake: None,
         }
     }

@@ -10,6 +10,7 @@
 // Generated code names this crate as its users do.
 extern crate self as switchboard;
 
+pub mod auth;
 pub mod blocking;
 pub mod call;
 pub mod client;
@@ -30,6 +31,7 @@ pub mod server;
 pub mod service;
 pub mod stream;
 
+pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, OnewayCall, Response,

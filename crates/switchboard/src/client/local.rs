@@ -6,6 +6,7 @@ use crate::{
     call::{ReplyBody, RequestBody},
     context,
     driver::{Erased, ErasedService, guarded_next},
+    guard::Wires,
     stream::{Items, Queue, too_large},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
@@ -18,8 +19,14 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
-        let peer =
-            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let peer = Peer {
+            wire: "local",
+            address: "local".into(),
+            socket: None,
+            identity: None,
+            wires: Wires::ALL,
+            counts: None,
+        };
         let peer = Arc::new(peer);
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
         Local { service: Arc::new(Erased::new(service)), peer, message_bytes_max }

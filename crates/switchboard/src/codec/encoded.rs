@@ -126,8 +126,14 @@ mod tests {
     static SERVICE: ServiceInfo = ServiceInfo { name: "test.v1.Echo", methods: &[], descriptor: &[] };
 
     fn cx(codec: Codec) -> Cx {
-        let peer =
-            Peer { wire: "local", address: "local".into(), socket: None, identity: None, counts: None };
+        let peer = Peer {
+            wire: "local",
+            address: "local".into(),
+            socket: None,
+            identity: None,
+            wires: crate::guard::Wires::ALL,
+            counts: None,
+        };
         let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1
     }

@@ -1,6 +1,16 @@
 //! How many calls run at once: in a server, a service, a method.
 
+mod auto;
+mod gradient;
+#[cfg(test)]
+mod simulation;
+
+pub use auto::AutoLimit;
+pub use gradient::GradientLimit;
+
 use crate::{Result, Retry, Status};
+use auto::Auto;
+use gradient::Gradient;
 use std::{
     fmt,
     sync::{
@@ -15,8 +25,24 @@ use std::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Concurrency {
+    /// As many as the server does best with, found out from the peak of its throughput and its least latency.
+    Auto(AutoLimit),
     /// So many, at least one.
     Fixed(u32),
+    /// As many as keep latency what it usually is.
+    Gradient(GradientLimit),
+}
+
+impl Concurrency {
+    /// [`Auto`](Concurrency::Auto) within the usual bounds.
+    pub fn auto() -> Concurrency {
+        Concurrency::Auto(AutoLimit::default())
+    }
+
+    /// [`Gradient`](Concurrency::Gradient) within the usual bounds.
+    pub fn gradient() -> Concurrency {
+        Concurrency::Gradient(GradientLimit::default())
+    }
 }
 
 impl From<u32> for Concurrency {
@@ -85,7 +111,13 @@ const PAUSE_MOST: Duration = Duration::from_secs(1);
 impl Limiter {
     pub(super) fn new(what: String, concurrency: &Concurrency) -> Limiter {
         let (how, limit, adaptive) = match concurrency {
-            Concurrency::Fixed(calls) => ("fixed", *calls, None::<Box<dyn Adaptive>>),
+            Concurrency::Auto(bounds) => {
+                ("auto", bounds.initial, Some(Box::new(Auto::new(*bounds)) as Box<dyn Adaptive>))
+            }
+            Concurrency::Fixed(calls) => ("fixed", *calls, None),
+            Concurrency::Gradient(bounds) => {
+                ("gradient", bounds.initial, Some(Box::new(Gradient::new(*bounds)) as Box<dyn Adaptive>))
+            }
         };
         Limiter {
             what,

@@ -215,7 +215,7 @@ impl JsonRpc {
         ticket.received();
         let (service, index) = table.place(method);
         let service_info = table.services()[usize::from(service)];
-        let deadline = common.deadline;
+        let deadline = ticket.deadline();
         let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
         let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
         let mut handler = self.shared.services[usize::from(service)].call(call);

@@ -78,7 +78,7 @@ impl Replies {
 
     /// The next message of the handler, whose panic ends only this call.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        if self.ticket.is_late() {
+        if self.ticket.poll_late(cx) {
             return Poll::Ready(Some(Err(late())));
         }
         if let Some(requests) = &mut self.requests {

@@ -5,10 +5,14 @@ use crate::{
     server::{Shared, Socket},
 };
 use std::{
+    future::Future,
+    pin::Pin,
     sync::{Arc, atomic::Ordering},
+    task::Context,
     time::Instant,
 };
 use switchboard_wire::MethodId;
+use tokio::time::Sleep;
 
 /// Counts one call. Dropped before its end it counts as canceled, or as late if its deadline has passed.
 pub(super) struct Ticket {
@@ -21,10 +25,12 @@ pub(super) struct Ticket {
     counts: Option<Arc<Socket>>,
     parked: bool,
     ended: bool,
+    /// Wakes the call at a deadline that its caller did not set.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Ticket {
-    /// Begins to count.
+    /// Begins to count, under the deadline that the server allows.
     ///
     /// # Errors
     /// `DeadlineExceeded` when the call came too late, `ResourceExhausted` when the server has too many.
@@ -35,7 +41,10 @@ impl Ticket {
         deadline: Option<Instant>,
         counts: Option<&Arc<Socket>>,
     ) -> Result<Ticket> {
-        let began = Instant::now();
+        let (began, asked) = (Instant::now(), deadline);
+        let deadline = shared.guarding.deadlines.cap(method, began, deadline);
+        let alarm = deadline.filter(|_| deadline != asked);
+        let alarm = alarm.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
         if let Some(counts) = counts {
             counts.started(1, began);
         }
@@ -48,6 +57,7 @@ impl Ticket {
             counts: counts.cloned(),
             parked: false,
             ended: false,
+            alarm,
         };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
@@ -77,6 +87,11 @@ impl Ticket {
             self.parked = true;
             self.shared.parked.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the deadline has passed; if not, the call is woken when a cap of the server ends it.
+    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> bool {
+        self.is_late() || self.alarm.as_mut().is_some_and(|alarm| alarm.as_mut().poll(cx).is_ready())
     }
 
     /// Whether the deadline has passed.

@@ -50,7 +50,8 @@ pub(super) async fn run(
         match accepted {
             Ok((pipe, address, socket)) => {
                 let counted = shared.counts_sockets.then(|| Arc::new(Socket::new(pipe.local(), socket)));
-                let peer = Peer { wire: "", address, socket, identity: None, counts: counted };
+                let wires = resolved.wires;
+                let peer = Peer { wire: "", address, socket, identity: None, wires, counts: counted };
                 accept(pipe, peer, &shared, &resolved);
             }
             Err(error) => {
@@ -63,6 +64,9 @@ pub(super) async fn run(
 
 fn accept(pipe: Pipe, peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
+    if !shared.guarding.admits(&peer) {
+        return;
+    }
     let wakes = Arc::new(Wakes::default());
     let key = next_id();
     {
@@ -123,6 +127,7 @@ async fn serve(
 ) {
     // Boxed, like every arm but that of the native wire, or its idle connections would have room for them all.
     let Some(begun) = Box::pin(begin(io, peer, &shared, resolved, &wakes)).await else { return };
+    let Ok(_connected) = shared.guarding.connect(&begun.peer) else { return };
     match begun.protocol {
         Protocol::Native => {
             let mut peer = begun.peer;
