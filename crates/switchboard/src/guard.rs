@@ -12,7 +12,9 @@
 mod access;
 pub mod concurrency;
 mod deadlines;
+mod fair;
 mod hooks;
+mod key;
 mod pattern;
 mod permit;
 mod rate;
@@ -21,6 +23,7 @@ mod wires;
 
 pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
+pub use fair::Fair;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub(crate) use settings::{Guarding, Guards};
@@ -42,6 +45,8 @@ pub(crate) struct Chain {
     auth: Arc<[Box<dyn Auth>]>,
     /// Whether calls are looked at before they are counted.
     screens: bool,
+    /// Where calls wait for a place in the first limit.
+    queue: Option<Arc<fair::Queue>>,
     layers: Vec<Arc<dyn Layer>>,
 }
 
@@ -80,10 +85,7 @@ impl Chain {
                 Err(status) => return Begun::Refused(status),
             }
         }
-        match self.admit(call) {
-            Ok(permit) => Begun::Go(permit),
-            Err(status) => Begun::Refused(status),
-        }
+        self.admit(call)
     }
 
     /// The same for a call whose caller becomes known later.
@@ -95,10 +97,12 @@ impl Chain {
         let by = self.auth[later.by].name();
         let known = later.caller.await.inspect_err(|status| self.audit(call, by, status));
         self.known(call, Some(known?), by)?;
-        if call.cx().deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(Status::deadline_exceeded("the deadline passed before the call could begin"));
+        check_deadline(call)?;
+        match self.admit(call) {
+            Begun::Go(permit) => Ok(permit),
+            Begun::Refused(status) => Err(status),
+            Begun::Wait(waiting) => waiting.await,
         }
-        self.admit(call)
     }
 
     /// Looks who calls and whether they may.
@@ -134,13 +138,33 @@ impl Chain {
 
     /// Takes what the call needs of rates and limits.
     #[inline]
-    fn admit<'chain>(self: &'chain Arc<Self>, call: &Call) -> Result<Permit<'chain>> {
+    fn admit<'chain, 'call>(self: &'chain Arc<Self>, call: &'call Call) -> Begun<'chain, 'call>
+    where
+        'chain: 'call,
+    {
         for rate in &self.method(call.method()).rates {
-            rate.take(call)?;
+            if let Err(status) = rate.take(call) {
+                return Begun::Refused(status);
+            }
         }
         let mut permit = Permit::new(self, call.method());
-        permit.enter()?;
-        Ok(permit)
+        if let Some(queue) = &self.queue {
+            match queue.try_enter() {
+                Some(timed) => permit.entered(timed),
+                None => {
+                    return Begun::Wait(Box::pin(async move {
+                        permit.entered(queue.enter(call.cx()).await?);
+                        check_deadline(call)?;
+                        permit.enter()?;
+                        Ok(permit)
+                    }));
+                }
+            }
+        }
+        match permit.enter() {
+            Ok(()) => Begun::Go(permit),
+            Err(status) => Begun::Refused(status),
+        }
     }
 
     /// Writes down that a call was denied, and why.
@@ -176,6 +200,14 @@ impl Chain {
     #[inline]
     fn method(&self, index: u16) -> &Method {
         &self.methods[usize::from(index)]
+    }
+}
+
+/// A call that had to wait may be late before it begins.
+fn check_deadline(call: &Call) -> Result<()> {
+    match call.cx().deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+        true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
+        false => Ok(()),
     }
 }
 

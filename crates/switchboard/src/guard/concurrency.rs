@@ -137,23 +137,29 @@ impl Limiter {
     /// `ResourceExhausted` when there is none.
     #[inline]
     pub(super) fn enter(&self) -> Result<bool> {
+        self.try_enter().ok_or_else(|| self.refuse())
+    }
+
+    /// The same, none when there is none.
+    #[inline]
+    pub(super) fn try_enter(&self) -> Option<bool> {
         let limit = self.limit.load(Ordering::Relaxed);
         // Looked at first: what is refused in a flood should not make the others wait for the cache line.
-        if in_flight(self.calls.load(Ordering::Relaxed)) >= limit {
-            return Err(self.refuse());
+        if in_flight(self.calls.load(Ordering::SeqCst)) >= limit {
+            return None;
         }
-        let before = self.calls.fetch_add(ONE, Ordering::Relaxed);
+        let before = self.calls.fetch_add(ONE, Ordering::SeqCst);
         if in_flight(before) >= limit {
-            self.calls.fetch_sub(ONE, Ordering::Relaxed);
-            return Err(self.refuse());
+            self.calls.fetch_sub(ONE, Ordering::SeqCst);
+            return None;
         }
-        Ok(self.adaptive.is_some() || (before / STARTED).is_multiple_of(TIMED))
+        Some(self.adaptive.is_some() || (before / STARTED).is_multiple_of(TIMED))
     }
 
     /// Gives a place back; the sample is when the call began, when it ended, and how.
     #[inline]
     pub(super) fn leave(&self, sample: Option<(Instant, Instant, bool)>) {
-        let before = self.calls.fetch_sub(1, Ordering::Relaxed);
+        let before = self.calls.fetch_sub(1, Ordering::SeqCst);
         if let Some((began, now, is_ok)) = sample {
             self.learn(before, began, now, is_ok);
         }
@@ -182,12 +188,20 @@ impl Limiter {
 
     #[cold]
     fn refuse(&self) -> Status {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.count_refused();
         let limit = self.limit.load(Ordering::Relaxed);
         let text =
             format!("{limit} calls are running, the {} concurrency limit of the {}", self.how, self.what);
-        let pause = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed));
-        Status::resource_exhausted(text).with_retry(Retry::After(pause.clamp(PAUSE_LEAST, PAUSE_MOST)))
+        Status::resource_exhausted(text).with_retry(Retry::After(self.pause()))
+    }
+
+    pub(super) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When a place may be free.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_nanos(self.took_ns.load(Ordering::Relaxed)).clamp(PAUSE_LEAST, PAUSE_MOST)
     }
 
     pub(super) fn stats(&self) -> ConcurrencyStats {

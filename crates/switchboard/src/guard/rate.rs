@@ -5,9 +5,10 @@
 //! bucket with all that found none: whoever invents keys to escape a rate gets one rate for all of them, and the keys
 //! that are known keep theirs. Where a key goes depends on a secret of the process.
 
-use crate::{Call, Cx, Error, Result, Retry, Status};
+use super::key::Key;
+use crate::{Call, Error, Result, Retry, Status};
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
+    hash::RandomState,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -34,16 +35,6 @@ pub struct Rate {
     key: Key,
     pub(super) methods: String,
     keys_max: u32,
-}
-
-/// Whose calls are counted together.
-#[derive(Clone, Debug)]
-enum Key {
-    All,
-    Caller,
-    Metadata(String),
-    Method,
-    Peer,
 }
 
 impl Rate {
@@ -138,40 +129,16 @@ impl Limit {
     /// `ResourceExhausted` with the time at which there is one.
     pub(super) fn take(&self, call: &Call) -> Result<()> {
         let now = self.began.elapsed().as_nanos() as u64;
-        match self.buckets.take(self.key(call.cx()), now, self.interval, self.ahead) {
+        match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, self.interval, self.ahead) {
             Ok(()) => Ok(()),
             Err(pause) => Err(self.refuse(pause)),
         }
     }
 
-    fn key(&self, cx: &Cx) -> u64 {
-        let mut hasher = self.secret.build_hasher();
-        match &self.rate.key {
-            Key::All => {}
-            Key::Caller => hasher.write(cx.caller().map_or("", |caller| &caller.name).as_bytes()),
-            Key::Metadata(name) => hasher.write(cx.metadata().value(name).map_or(&[][..], |value| value)),
-            // One static a method.
-            Key::Method => hasher.write_usize(std::ptr::from_ref(cx.method()) as usize),
-            Key::Peer => match cx.peer().socket.map(|socket| socket.ip().to_canonical()) {
-                None => {}
-                Some(std::net::IpAddr::V4(address)) => hasher.write(&address.octets()),
-                // A host has all of its network.
-                Some(std::net::IpAddr::V6(address)) => hasher.write(&address.octets()[..8]),
-            },
-        }
-        hasher.finish()
-    }
-
     #[cold]
     fn refuse(&self, pause: u64) -> Status {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let of = match &self.rate.key {
-            Key::All => "all callers together".to_owned(),
-            Key::Caller => "one caller".to_owned(),
-            Key::Metadata(name) => format!("one value of {name}"),
-            Key::Method => "one method".to_owned(),
-            Key::Peer => "one address".to_owned(),
-        };
+        let of = self.rate.key.whom();
         let text =
             format!("more than {} calls a second of {of} to {}", self.rate.per_second, self.rate.methods);
         Status::resource_exhausted(text).with_retry(Retry::After(Duration::from_nanos(pause)))

@@ -1,10 +1,11 @@
 //! What the application asked for, and the chains that come of it.
 
 use super::{
-    Chain, Concurrency, Method, Rate, Rule, Wires,
+    Chain, Concurrency, Fair, Method, Rate, Rule, Wires,
     access::{Addresses, Check},
     concurrency::{ConcurrencyStats, Limiter},
     deadlines::Deadlines,
+    fair::Queue,
     hooks::{Connected, Hooks},
     pattern, rate,
 };
@@ -17,6 +18,7 @@ use switchboard_wire::{MethodId, MethodTable};
 pub(crate) struct Guards {
     pub(crate) layers: Vec<Arc<dyn Layer>>,
     pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) fair: Option<Fair>,
     pub(crate) services: Vec<(String, Concurrency)>,
     pub(crate) methods: Vec<(String, Concurrency)>,
     pub(crate) rates: Vec<Rate>,
@@ -72,6 +74,7 @@ impl Guards {
             push(true, &format!("rate of {}", rate.methods));
         }
         let limits = self.concurrency.is_some() || !self.services.is_empty() || !self.methods.is_empty();
+        push(self.fair.is_some(), "fair queue");
         push(limits, "concurrency limits");
         for layer in &self.layers {
             push(true, &format!("layer {}", layer.name()));
@@ -118,7 +121,11 @@ impl Guards {
         }
         let counts = self.concurrency.is_some() || !(self.services.is_empty() && self.methods.is_empty());
         let screens = limited || !self.auth.is_empty() || !self.rules.is_empty();
-        if !(counts || screens || !self.rates.is_empty() || !self.layers.is_empty()) {
+        if self.fair.is_some() && self.concurrency.is_none() {
+            let text = "fair: there is nothing to wait for without a concurrency limit of the server";
+            return Err(Error::config(text));
+        }
+        if !counts && !screens && self.rates.is_empty() && self.layers.is_empty() {
             return Ok(guarding);
         }
         let all: Vec<_> = (0..table.len()).map(|at| MethodId(at as u16)).collect();
@@ -149,11 +156,19 @@ impl Guards {
                 limit(format!("method {}", table.full_name(id)), concurrency, &[id]);
             }
         }
+        // The limit of the server is the first.
+        let queue = self.fair.map(|fair| Arc::new(Queue::new(fair, guarding.limiters[0].clone())));
         let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
         let mut methods = methods.into_iter();
         let chain = |count: usize| {
             let methods = methods.by_ref().take(count).collect();
-            Arc::new(Chain { methods, auth: auth.clone(), screens, layers: self.layers.clone() })
+            Arc::new(Chain {
+                methods,
+                auth: auth.clone(),
+                screens,
+                queue: queue.clone(),
+                layers: self.layers.clone(),
+            })
         };
         guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
         guarding.rules = self.rules;

@@ -4,7 +4,7 @@ use super::{Running, Server};
 use crate::{
     Error, Layer, Peer, Result,
     auth::Auth,
-    guard::{Concurrency, Network, Rate, Rule, Wires, concurrency::ConcurrencyStats},
+    guard::{Concurrency, Fair, Network, Rate, Rule, Wires, concurrency::ConcurrencyStats},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,15 @@ impl Server {
         self
     }
 
-    /// The same for all calls of one service, `package.Service`.
+    /// Lets calls over the [concurrency limit](Self::concurrency) of the server wait for a moment, and gives each
+    /// tenant its share of the places that become free. How urgent a call is among those of its tenant is said by the
+    /// metadata `switchboard-priority`: `critical`, `high`, `normal` or `low`.
+    pub fn fair(mut self, fair: Fair) -> Server {
+        self.guards.fair = Some(fair);
+        self
+    }
+
+    /// The same as [`concurrency`](Self::concurrency) for all calls of one service, `package.Service`.
     pub fn service_concurrency(
         mut self,
         service: impl Into<String>,

@@ -8,6 +8,7 @@ mod support;
 mod auth;
 mod concurrency;
 mod exposure;
+mod fair;
 mod layers;
 mod rates;
 
