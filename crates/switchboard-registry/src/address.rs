@@ -143,6 +143,10 @@ impl<'a> Parsed<'a> {
     }
 
     /// Takes an option that not every registry has.
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
+        expect(dead_code, reason = "the others have none")
+    )]
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)

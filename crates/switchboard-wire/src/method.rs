@@ -245,6 +245,35 @@ impl MethodTable {
         self.by_name.get(name).copied()
     }
 
+    /// Gives the method `name` another name that callers may use.
+    ///
+    /// # Errors
+    /// The name of a method that is not there, and another name that is no `package.Service/Method` or is taken.
+    pub fn alias(&mut self, alias: &str, name: &str) -> Result<(), String> {
+        let id = self.find(name).ok_or_else(|| self.unknown(name).message().to_owned())?;
+        if !matches!(alias.split_once('/'), Some((service, method)) if !service.is_empty() && !method.is_empty() && !method.contains('/'))
+        {
+            return Err(format!("{alias:?} is no package.Service/Method"));
+        }
+        match self.by_name.insert(alias.into(), id) {
+            None => Ok(()),
+            Some(taken) => {
+                self.by_name.insert(alias.into(), taken);
+                Err(format!("{alias} is taken by {}", self.full_name(taken)))
+            }
+        }
+    }
+
+    /// Takes every name of a method away: nobody can call it.
+    pub fn hide(&mut self, id: MethodId) {
+        self.by_name.retain(|_, known| *known != id);
+    }
+
+    /// Whether the method has been [hidden](Self::hide).
+    pub fn is_hidden(&self, id: MethodId) -> bool {
+        !self.by_name.values().any(|known| *known == id)
+    }
+
     /// Gives the method a limit of its own for request messages, in bytes.
     ///
     /// # Errors
@@ -328,7 +357,8 @@ impl MethodTable {
         let service = name.split_once('/').map_or(name, |(service, _)| service);
         let text = match self.services.iter().find(|known| known.name == service) {
             Some(known) => {
-                let methods: Vec<_> = known.methods.iter().map(|method| method.name).collect();
+                let shown = |method: &&str| self.by_name.contains_key(&*format!("{}/{method}", known.name));
+                let methods: Vec<_> = known.methods.iter().map(|method| method.name).filter(shown).collect();
                 format!("unknown method {name}: {} has {}", known.name, methods.join(", "))
             }
             None => format!("unknown service {service}"),
@@ -359,5 +389,29 @@ mod tests {
         assert_eq!(table.find("calc.Calc/Nope"), None);
         assert!(table.unknown("calc.Calc/Nope").message().contains("has Add, Note"));
         assert!(table.unknown("x.Y/Z").message().contains("unknown service x.Y"));
+    }
+
+    #[test]
+    fn methods_have_other_names_or_none() {
+        let mut table = MethodTable::default();
+        table.add(&CALC).unwrap();
+        table.alias("old.Calc/Plus", "calc.Calc/Add").unwrap();
+        let add = table.find("calc.Calc/Add");
+        assert_eq!(table.find("old.Calc/Plus"), add);
+        assert!(
+            table
+                .alias("calc.Calc/Note", "calc.Calc/Add")
+                .unwrap_err()
+                .contains("is taken by calc.Calc/Note")
+        );
+        assert!(table.alias("a.B/C", "calc.Calc/Nope").unwrap_err().contains("has Add, Note"));
+        for odd in ["", "a", "a/", "/a", "a/b/c"] {
+            assert!(table.alias(odd, "calc.Calc/Add").unwrap_err().contains("is no package.Service/Method"));
+        }
+        let add = add.unwrap();
+        table.hide(add);
+        assert!(table.is_hidden(add) && !table.is_hidden(MethodId(1)));
+        assert_eq!((table.find("old.Calc/Plus"), table.find("calc.Calc/Add")), (None, None));
+        assert!(table.unknown("calc.Calc/Add").message().ends_with("calc.Calc has Note"));
     }
 }

@@ -7,7 +7,7 @@ pub(crate) use messages::Change;
 #[cfg(feature = "proto")]
 use crate::codec::PARTS_FROM;
 use crate::{
-    Codec, Metadata, Payload, Result, Status,
+    Caller, Codec, Metadata, Payload, Result, Status,
     codec::{Form, Parts},
     compression::{Message, Packing},
     metrics::PeerCount,
@@ -74,6 +74,7 @@ struct Context {
     compressed: bool,
     packing: Packing,
     peer: Arc<Peer>,
+    caller: Option<Arc<Caller>>,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
     deadline: Option<Instant>,
@@ -140,6 +141,8 @@ pub struct Peer {
     pub socket: Option<SocketAddr>,
     /// Who the peer has proved to be by its certificate, where TLS asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// The wires that it may speak.
+    pub(crate) wires: crate::guard::Wires,
     /// What is counted of the connection, where somebody may ask.
     pub(crate) counts: Option<Arc<crate::server::Socket>>,
     /// What is counted of all its connections.
@@ -291,6 +294,7 @@ impl Cx {
             compressed: false,
             packing: Packing::OFF,
             peer: peer.clone(),
+            caller: None,
             service,
             method,
             deadline,
@@ -380,6 +384,15 @@ impl Cx {
         &self.context().peer
     }
 
+    /// Who calls, as far as the server's [auth](crate::auth) found out; nobody without any.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.context().caller.as_deref()
+    }
+
+    pub(crate) fn set_caller(&mut self, caller: Option<Arc<Caller>>) {
+        self.context_mut().caller = caller;
+    }
+
     /// The service that is called.
     pub fn service(&self) -> &'static ServiceInfo {
         self.context().service
@@ -451,6 +464,7 @@ impl Drop for Cx {
             context.request = None;
         }
         context.trace = None;
+        context.caller = None;
         context.reply.clear();
         // A thread that ends keeps nothing any more.
         let _ = CONTEXTS.try_with(|contexts| {

@@ -185,6 +185,18 @@ impl Channel {
         BidiCall::new(self.begin(method, codec), encode, decode)
     }
 
+    /// What every call brings.
+    #[inline]
+    fn metadata(&self) -> Metadata {
+        match &*self.0 {
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.metadata(),
+            Way::Fleet(fleet) => fleet.metadata(),
+            Way::Local(_) => Metadata::new(),
+            Way::Remote(pool) => pool.metadata(),
+        }
+    }
+
     #[inline]
     fn begin(&self, method: &'static ClientMethod, codec: Codec) -> Begin {
         let (target, timeout, compression) = match &*self.0 {
@@ -202,7 +214,7 @@ impl Channel {
                 }
             }
         };
-        let mut metadata = Metadata::new();
+        let mut metadata = self.metadata();
         if let Some(trace) = context::trace() {
             trace.add_to(&mut metadata);
         }

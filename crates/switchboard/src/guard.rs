@@ -1,39 +1,62 @@
-//! What stands between every wire and the handlers: access, limits, layers.
+//! What stands between every wire and the handlers: access, auth, rates, limits, layers.
 //!
 //! ```text
-//! wire ─► concurrency limits (server, service, method) ─► layers ─► handler
+//! connection: address lists, on_connect
+//! call: deadline ─► wires ─► rules by address ─► auth ─► rules by caller ─► rates ─► concurrency, fair queue ─► layers
 //! ```
 //!
 //! The built-in guards are plain functions over the call. What they take for a call, its [`Permit`], is given back
 //! when the call has ended: answered, failed, canceled, or with a stream at the end of the stream. A call that passes
-//! costs no allocation and no lock; a server without guards has no chain and pays one branch.
+//! costs no allocation; a server without guards has no chain and pays one branch.
 
+mod access;
 pub mod concurrency;
+mod deadlines;
+mod fair;
+mod hooks;
+mod key;
 mod pattern;
 mod permit;
+mod rate;
 mod settings;
+mod wires;
 
+pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
+pub use fair::Fair;
 pub(crate) use permit::Permit;
+pub use rate::Rate;
 pub(crate) use settings::{Guarding, Guards};
+pub(crate) use wires::Wires;
 
 use crate::{
-    Call, Reply, Result, Status,
+    Call, Caller, Reply, Result, Status,
+    auth::{Auth, Checked, Credentials, wrong},
     layer::{BoxFuture, End, Layer, Next},
 };
+use access::Check;
 use concurrency::Limiter;
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 /// The guards and layers of one service.
 pub(crate) struct Chain {
     /// By index in the service.
     methods: Vec<Method>,
+    auth: Arc<[Box<dyn Auth>]>,
+    /// Whether calls are looked at before they are counted.
+    screens: bool,
+    /// Where calls wait for a place in the first limit.
+    queue: Option<Arc<fair::Queue>>,
     layers: Vec<Arc<dyn Layer>>,
 }
 
 /// What guards one method.
 #[derive(Default)]
 struct Method {
+    /// Its full name.
+    name: Box<str>,
+    check: Check,
+    rates: Vec<Arc<rate::Limit>>,
     /// Those of the server, the service and the method, as far as there are any; the widest first.
     limiters: Vec<Arc<Limiter>>,
 }
@@ -45,7 +68,6 @@ pub(crate) enum Begun<'chain, 'call> {
     /// It may not.
     Refused(Status),
     /// That takes time.
-    #[expect(dead_code, reason = "no guard waits yet")]
     Wait(BoxFuture<'call, Result<Permit<'chain>>>),
 }
 
@@ -56,11 +78,110 @@ impl Chain {
     where
         'chain: 'call,
     {
+        if self.screens {
+            match self.screen(call) {
+                Ok(None) => {}
+                Ok(Some(later)) => return Begun::Wait(Box::pin(self.begin_later(call, later))),
+                Err(status) => return Begun::Refused(status),
+            }
+        }
+        self.admit(call)
+    }
+
+    /// The same for a call whose caller becomes known later.
+    async fn begin_later<'chain>(
+        self: &'chain Arc<Self>,
+        call: &mut Call,
+        later: Later,
+    ) -> Result<Permit<'chain>> {
+        let by = self.auth[later.by].name();
+        let known = later.caller.await.inspect_err(|status| self.audit(call, by, status));
+        self.known(call, Some(known?), by)?;
+        check_deadline(call)?;
+        match self.admit(call) {
+            Begun::Go(permit) => Ok(permit),
+            Begun::Refused(status) => Err(status),
+            Begun::Wait(waiting) => waiting.await,
+        }
+    }
+
+    /// Looks who calls and whether they may.
+    fn screen(&self, call: &mut Call) -> Result<Option<Later>> {
+        let method = self.method(call.method());
+        let cx = call.cx();
+        let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx));
+        before.inspect_err(|status| self.audit(call, "rule", status))?;
+        if self.auth.iter().any(|auth| auth.reads_message()) {
+            call.unpack_message()?;
+        }
+        for (by, auth) in self.auth.iter().enumerate() {
+            match auth.check(&Credentials::new(call, &method.name)) {
+                Checked::Absent => {}
+                Checked::Caller(caller) => return self.known(call, Some(caller), auth.name()).map(|()| None),
+                Checked::Wrong(why) => {
+                    let status = wrong(why);
+                    self.audit(call, auth.name(), &status);
+                    return Err(status);
+                }
+                Checked::Later(caller) => return Ok(Some(Later { by, caller })),
+            }
+        }
+        self.known(call, None, "none").map(|()| None)
+    }
+
+    /// Whether this caller may.
+    fn known(&self, call: &mut Call, caller: Option<Arc<Caller>>, by: &str) -> Result<()> {
+        call.cx_mut().set_caller(caller);
+        let checked = self.method(call.method()).check.after(call.cx().caller());
+        checked.inspect_err(|status| self.audit(call, by, status))
+    }
+
+    /// Takes what the call needs of rates and limits.
+    #[inline]
+    fn admit<'chain, 'call>(self: &'chain Arc<Self>, call: &'call Call) -> Begun<'chain, 'call>
+    where
+        'chain: 'call,
+    {
+        for rate in &self.method(call.method()).rates {
+            if let Err(status) = rate.take(call) {
+                return Begun::Refused(status);
+            }
+        }
         let mut permit = Permit::new(self, call.method());
+        if let Some(queue) = &self.queue {
+            match queue.try_enter() {
+                Some(timed) => permit.entered(timed),
+                None => {
+                    return Begun::Wait(Box::pin(async move {
+                        permit.entered(queue.enter(call.cx()).await?);
+                        check_deadline(call)?;
+                        permit.enter()?;
+                        Ok(permit)
+                    }));
+                }
+            }
+        }
         match permit.enter() {
             Ok(()) => Begun::Go(permit),
             Err(status) => Begun::Refused(status),
         }
+    }
+
+    /// Writes down that a call was denied, and why.
+    #[cold]
+    fn audit(&self, call: &Call, by: &str, status: &Status) {
+        let cx = call.cx();
+        tracing::warn!(
+            target: "switchboard::audit",
+            method = &*self.method(call.method()).name,
+            peer = cx.peer().address,
+            wire = cx.peer().wire,
+            caller = cx.caller().map(|caller| &caller.name[..]),
+            by,
+            code = status.code().name(),
+            "denied: {}",
+            status.message()
+        );
     }
 
     /// Whether there are layers around the handler.
@@ -76,7 +197,23 @@ impl Chain {
         Ok(reply.packed(packing))
     }
 
+    #[inline]
     fn method(&self, index: u16) -> &Method {
         &self.methods[usize::from(index)]
     }
+}
+
+/// A call that had to wait may be late before it begins.
+fn check_deadline(call: &Call) -> Result<()> {
+    match call.cx().deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+        true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
+        false => Ok(()),
+    }
+}
+
+/// A caller who becomes known later.
+struct Later {
+    /// Which auth finds out.
+    by: usize,
+    caller: BoxFuture<'static, Result<Arc<Caller>>>,
 }

@@ -13,6 +13,7 @@ extern crate self as switchboard;
 mod access;
 #[cfg(feature = "http")]
 pub mod admin;
+pub mod auth;
 pub mod balance;
 pub mod blocking;
 pub mod call;
@@ -37,6 +38,7 @@ pub mod service;
 pub mod stream;
 mod trace;
 
+pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, FailMode, OnewayCall, Response,

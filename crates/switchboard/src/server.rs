@@ -21,7 +21,7 @@ use crate::{
     compression::Serving,
     driver::{Erased, ErasedService, Wakes},
     flags::{Flag, Flags},
-    guard::{Guarding, Guards},
+    guard::{Guarding, Guards, Wires},
     limits::Source,
     metrics::{Carrier, Metrics, ServerStats, TlsStats},
     net::{Address, Listener},
@@ -478,14 +478,20 @@ impl Server {
                 self.compression.plain.push(known);
             }
         }
+        self.guards.name(&mut table)?;
         #[cfg(feature = "http")]
         let rest = crate::http::Rest::new(&table, self.http_json).map_err(Error::config)?;
-        let guarding = self.guards.build(&table)?;
-        let services = self.services.into_iter().enumerate();
-        let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let table = Arc::new(table);
         let listeners = self.listeners.into_iter().map(|listening| listening.resolve(&self.limits));
-        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let wires = self.guards.wires.unwrap_or(Wires::ALL);
+        for listener in &mut listeners {
+            listener.wires = listener.wires.and(wires);
+        }
+        let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
+        let guarding = self.guards.build(&table, limited)?;
+        let services = self.services.into_iter().enumerate();
+        let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),

@@ -13,7 +13,10 @@ use std::{
     net::TcpStream,
 };
 use support::{raw::*, *};
-use switchboard::{Limit, Running, Server};
+use switchboard::{
+    Limit, Running, Server,
+    guard::{Concurrency, Rate, Rule},
+};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -103,8 +106,14 @@ fn unary_call_allocates_its_payloads_only() {
 fn guards_allocate_nothing() {
     on_one_thread(async {
         let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
-        let server =
-            server.concurrency(100).service_concurrency("test.Probe", 50).method_concurrency("*", 20);
+        let server = server
+            .rate(Rate::per_second(1e6).by_peer())
+            .rate(Rate::per_second(1e6).by_metadata("tenant"))
+            .rule(Rule::methods("test.Probe/E*").public().addresses(["127.0.0.0/8"]))
+            .deadline_max(std::time::Duration::from_secs(10))
+            .concurrency(Concurrency::auto())
+            .service_concurrency("test.Probe", 50)
+            .method_concurrency("*", 20);
         let running = server.start().await.unwrap();
         let channel = switchboard::Channel::connect(&running.url()).await.unwrap();
         let text = vec![1u8; 100];

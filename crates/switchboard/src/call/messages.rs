@@ -54,6 +54,11 @@ impl Call {
         Ok(std::mem::replace(&mut context.packing, Packing::OFF))
     }
 
+    /// Whether the only request message is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.cx.context().compressed
+    }
+
     /// Decompresses the only request message.
     ///
     /// # Errors

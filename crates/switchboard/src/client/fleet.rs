@@ -94,6 +94,11 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// What every call brings.
+    pub(super) fn metadata(&self) -> crate::Metadata {
+        self.0.base.options().metadata.0.clone()
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.0.base.options().timeout
     }

@@ -88,6 +88,12 @@ impl Http {
         }
     }
 
+    /// What every call brings.
+    #[inline]
+    pub(super) fn metadata(&self) -> crate::Metadata {
+        self.pool.metadata()
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.pool.timeout()
     }

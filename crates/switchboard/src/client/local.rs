@@ -6,6 +6,7 @@ use crate::{
     call::{ReplyBody, RequestBody},
     context,
     driver::{Erased, ErasedService, guarded_next},
+    guard::Wires,
     stream::{Items, Queue, too_large},
 };
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
@@ -23,6 +24,7 @@ impl Local {
             address: "local".into(),
             socket: None,
             identity: None,
+            wires: Wires::ALL,
             counts: None,
             tally: None,
             connection: 0,

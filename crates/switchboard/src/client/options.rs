@@ -6,7 +6,7 @@ use super::{Channel, Way, address_list, fleet::Policy, pool::Pool};
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
-    Compression, Limit, Limits, Result, Status,
+    Compression, Limit, Limits, Metadata, Result, Status,
     compression::{Calling, ENCODINGS},
     limits::Source,
     net::{Address, Dialling},
@@ -16,7 +16,7 @@ use crate::{
 use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use switchboard_wire::Encodings;
 
 /// Sets the options of a [`Channel`].
@@ -41,9 +41,20 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
     pub(super) compression: Calling,
+    pub(super) metadata: Always,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
+}
+
+/// Metadata of every call, of which the values may be secret.
+#[derive(Clone, Default)]
+pub(super) struct Always(pub(super) Metadata);
+
+impl fmt::Debug for Always {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 #[cfg(feature = "tls")]
@@ -70,6 +81,7 @@ impl ChannelBuilder {
                 timeout: None,
                 limits: Limits::default(),
                 compression: Calling::default(),
+                metadata: Always::default(),
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
                 dialling: Dialling::default(),
@@ -149,6 +161,25 @@ impl ChannelBuilder {
             self.mistake.get_or_insert(error.into());
         }
         self
+    }
+
+    /// Adds metadata to every call. A refused name or value is an error of [`connect`](Self::connect).
+    pub fn meta(mut self, name: &str, value: impl Into<bytes::Bytes>) -> ChannelBuilder {
+        if let Err(refused) = self.options.metadata.0.insert(name, value) {
+            self.mistake.get_or_insert(refused.into());
+        }
+        self
+    }
+
+    /// Shows this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for the other side.
+    pub fn token(self, token: &str) -> ChannelBuilder {
+        self.meta("authorization", format!("Bearer {token}"))
+    }
+
+    /// Shows this name and password with every call, as `authorization: Basic …` (RFC 7617). A name has no colon.
+    #[cfg(feature = "auth")]
+    pub fn basic(self, name: &str, password: &str) -> ChannelBuilder {
+        self.meta("authorization", crate::auth::authorization(name, password))
     }
 
     /// How calls are compressed, by default not at all. On the native wire servers say what they take; to one that

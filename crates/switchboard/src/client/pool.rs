@@ -160,6 +160,12 @@ impl<C: Link> Pool<C> {
         &self.options
     }
 
+    /// What every call brings.
+    #[inline]
+    pub(super) fn metadata(&self) -> crate::Metadata {
+        self.options.metadata.0.clone()
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.options.timeout
     }

@@ -141,6 +141,7 @@ mod tests {
             address: "local".into(),
             socket: None,
             identity: None,
+            wires: crate::guard::Wires::ALL,
             counts: None,
             tally: None,
             connection: 0,

@@ -1,6 +1,16 @@
 //! How many calls run at once: in a server, a service, a method.
 
+mod auto;
+mod gradient;
+#[cfg(test)]
+mod simulation;
+
+pub use auto::AutoLimit;
+pub use gradient::GradientLimit;
+
 use crate::{Result, Retry, Status};
+use auto::Auto;
+use gradient::Gradient;
 use std::{
     fmt,
     sync::{
@@ -15,8 +25,24 @@ use std::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Concurrency {
+    /// As many as the server does best with, found out from the peak of its throughput and its least latency.
+    Auto(AutoLimit),
     /// So many, at least one.
     Fixed(u32),
+    /// As many as keep latency what it usually is.
+    Gradient(GradientLimit),
+}
+
+impl Concurrency {
+    /// [`Auto`](Concurrency::Auto) within the usual bounds.
+    pub fn auto() -> Concurrency {
+        Concurrency::Auto(AutoLimit::default())
+    }
+
+    /// [`Gradient`](Concurrency::Gradient) within the usual bounds.
+    pub fn gradient() -> Concurrency {
+        Concurrency::Gradient(GradientLimit::default())
+    }
 }
 
 impl From<u32> for Concurrency {
@@ -85,7 +111,13 @@ const PAUSE_MOST: Duration = Duration::from_secs(1);
 impl Limiter {
     pub(super) fn new(what: String, concurrency: &Concurrency) -> Limiter {
         let (how, limit, adaptive) = match concurrency {
-            Concurrency::Fixed(calls) => ("fixed", *calls, None::<Box<dyn Adaptive>>),
+            Concurrency::Auto(bounds) => {
+                ("auto", bounds.initial, Some(Box::new(Auto::new(*bounds)) as Box<dyn Adaptive>))
+            }
+            Concurrency::Fixed(calls) => ("fixed", *calls, None),
+            Concurrency::Gradient(bounds) => {
+                ("gradient", bounds.initial, Some(Box::new(Gradient::new(*bounds)) as Box<dyn Adaptive>))
+            }
         };
         Limiter {
             what,
@@ -105,23 +137,29 @@ impl Limiter {
     /// `ResourceExhausted` when there is none.
     #[inline]
     pub(super) fn enter(&self) -> Result<bool> {
+        self.try_enter().ok_or_else(|| self.refuse())
+    }
+
+    /// The same, none when there is none.
+    #[inline]
+    pub(super) fn try_enter(&self) -> Option<bool> {
         let limit = self.limit.load(Ordering::Relaxed);
         // Looked at first: what is refused in a flood should not make the others wait for the cache line.
-        if in_flight(self.calls.load(Ordering::Relaxed)) >= limit {
-            return Err(self.refuse());
+        if in_flight(self.calls.load(Ordering::SeqCst)) >= limit {
+            return None;
         }
-        let before = self.calls.fetch_add(ONE, Ordering::Relaxed);
+        let before = self.calls.fetch_add(ONE, Ordering::SeqCst);
         if in_flight(before) >= limit {
-            self.calls.fetch_sub(ONE, Ordering::Relaxed);
-            return Err(self.refuse());
+            self.calls.fetch_sub(ONE, Ordering::SeqCst);
+            return None;
         }
-        Ok(self.adaptive.is_some() || (before / STARTED).is_multiple_of(TIMED))
+        Some(self.adaptive.is_some() || (before / STARTED).is_multiple_of(TIMED))
     }
 
     /// Gives a place back; the sample is when the call began, when it ended, and how.
     #[inline]
     pub(super) fn leave(&self, sample: Option<(Instant, Instant, bool)>) {
-        let before = self.calls.fetch_sub(1, Ordering::Relaxed);
+        let before = self.calls.fetch_sub(1, Ordering::SeqCst);
         if let Some((began, now, is_ok)) = sample {
             self.learn(before, began, now, is_ok);
         }
@@ -150,12 +188,20 @@ impl Limiter {
 
     #[cold]
     fn refuse(&self) -> Status {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.count_refused();
         let limit = self.limit.load(Ordering::Relaxed);
         let text =
             format!("{limit} calls are running, the {} concurrency limit of the {}", self.how, self.what);
-        let pause = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed));
-        Status::resource_exhausted(text).with_retry(Retry::After(pause.clamp(PAUSE_LEAST, PAUSE_MOST)))
+        Status::resource_exhausted(text).with_retry(Retry::After(self.pause()))
+    }
+
+    pub(super) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When a place may be free.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_nanos(self.took_ns.load(Ordering::Relaxed)).clamp(PAUSE_LEAST, PAUSE_MOST)
     }
 
     pub(super) fn stats(&self) -> ConcurrencyStats {

@@ -32,19 +32,27 @@ impl<'a> Permit<'a> {
         Permit { held: Some(Held { chain, method, entered: 0, began: None }) }
     }
 
-    /// Takes a place in every limit, or in none.
+    /// Takes a place in every limit that has not been entered, or in none.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<()> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let mut timed = false;
-        for limiter in &held.chain.method(held.method).limiters {
+        for limiter in &held.chain.method(held.method).limiters[usize::from(held.entered)..] {
             timed |= limiter.enter()?;
             held.entered += 1;
         }
-        if timed {
+        if timed && held.began.is_none() {
             held.began = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// Notes the place that the call got in the first limit, perhaps after a while.
+    pub(super) fn entered(&mut self, timed: bool) {
+        if let Some(held) = &mut self.held {
+            held.entered = 1;
+            held.began = timed.then(Instant::now);
+        }
     }
 
     /// Gives the places back, or leaves them with a stream until it ends.
@@ -86,8 +94,12 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
             (Some(began), Some(is_ok)) => Some((began, Instant::now(), is_ok)),
             _ => None,
         };
-        for limiter in &self.chain.borrow().method(self.method).limiters[..entered] {
+        let chain = self.chain.borrow();
+        for limiter in &chain.method(self.method).limiters[..entered] {
             limiter.leave(sample);
+        }
+        if let Some(queue) = &chain.queue {
+            queue.released();
         }
     }
 }

@@ -1,12 +1,16 @@
 //! What the application asked for, and the chains that come of it.
 
 use super::{
-    Chain, Concurrency, Method,
+    Chain, Concurrency, Fair, Method, Rate, Rule, Wires,
+    access::{Addresses, Check},
     concurrency::{ConcurrencyStats, Limiter},
-    pattern,
+    deadlines::Deadlines,
+    fair::Queue,
+    hooks::{Connected, Hooks},
+    pattern, rate,
 };
-use crate::{Error, layer::Layer};
-use std::sync::Arc;
+use crate::{Error, Peer, Result, Status, auth::Auth, layer::Layer};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_wire::{MethodId, MethodTable};
 
 /// What was asked for, until the server starts.
@@ -14,8 +18,20 @@ use switchboard_wire::{MethodId, MethodTable};
 pub(crate) struct Guards {
     pub(crate) layers: Vec<Arc<dyn Layer>>,
     pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) fair: Option<Fair>,
     pub(crate) services: Vec<(String, Concurrency)>,
     pub(crate) methods: Vec<(String, Concurrency)>,
+    pub(crate) rates: Vec<Rate>,
+    pub(crate) auth: Vec<Box<dyn Auth>>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) addresses: Addresses,
+    pub(crate) wires: Option<Wires>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) deadlines: Vec<(String, Duration)>,
+    pub(crate) aliases: Vec<(String, String)>,
+    pub(crate) exposed: Vec<String>,
+    pub(crate) hidden: Vec<String>,
+    pub(crate) hooks: Hooks,
 }
 
 /// What is in force.
@@ -24,37 +40,110 @@ pub(crate) struct Guarding {
     /// By service; empty without any guard or layer.
     chains: Vec<Arc<Chain>>,
     limiters: Vec<Arc<Limiter>>,
+    addresses: Addresses,
+    pub(crate) deadlines: Deadlines,
+    hooks: Option<Arc<Hooks>>,
+    /// Reflection tells what there is to those who may not call it, unless a rule says that it may.
+    closed: bool,
+    rules: Vec<Rule>,
 }
 
 impl Guards {
     /// What calls pass on their way in, in this order, for people.
     pub(crate) fn order(&self) -> Vec<String> {
         let mut order = Vec::new();
-        if self.concurrency.is_some() || !self.services.is_empty() || !self.methods.is_empty() {
-            order.push("concurrency limits".to_owned());
+        let mut push = |present: bool, what: &str| {
+            if present {
+                order.push(what.to_owned());
+            }
+        };
+        push(
+            !self.addresses.allowed.is_empty() || !self.addresses.denied.is_empty(),
+            "addresses of connections",
+        );
+        push(!self.hooks.connect.is_empty(), "on_connect");
+        push(self.deadline.is_some() || !self.deadlines.is_empty(), "deadline caps");
+        push(self.wires.is_some(), "wires");
+        for auth in &self.auth {
+            push(true, &format!("auth by {}", auth.name()));
         }
-        order.extend(self.layers.iter().map(|layer| format!("layer {}", layer.name())));
+        for rule in &self.rules {
+            push(true, &format!("rule for {}", rule.pattern()));
+        }
+        for rate in &self.rates {
+            push(true, &format!("rate of {}", rate.methods));
+        }
+        let limits = self.concurrency.is_some() || !self.services.is_empty() || !self.methods.is_empty();
+        push(self.fair.is_some(), "fair queue");
+        push(limits, "concurrency limits");
+        for layer in &self.layers {
+            push(true, &format!("layer {}", layer.name()));
+        }
         order
     }
 
-    /// The chains of the services of `table`.
+    /// Gives methods their other names, and takes those away that are not to be called.
     ///
     /// # Errors
-    /// Names of services and methods that are not there.
-    pub(crate) fn build(self, table: &MethodTable) -> Result<Guarding, Error> {
-        if self.order().is_empty() {
-            return Ok(Guarding::default());
+    /// Names of methods that are not there.
+    pub(crate) fn name(&self, table: &mut MethodTable) -> Result<(), Error> {
+        let mut shown = vec![self.exposed.is_empty(); table.len()];
+        for (patterns, value, setting) in [(&self.exposed, true, "expose"), (&self.hidden, false, "hide")] {
+            for pattern in patterns {
+                for id in pattern::find(table, pattern, setting)? {
+                    shown[usize::from(id.0)] = value;
+                }
+            }
         }
-        let mut limiters = Vec::new();
-        let mut methods: Vec<Method> = (0..table.len()).map(|_| Method::default()).collect();
+        for (alias, name) in &self.aliases {
+            table.alias(alias, name).map_err(|why| Error::config(format!("alias: {why}")))?;
+        }
+        for at in (0..table.len()).filter(|at| !shown[*at]) {
+            table.hide(MethodId(at as u16));
+        }
+        Ok(())
+    }
+
+    /// The chains of the services of `table`; `limited` says whether a listener speaks not all wires.
+    ///
+    /// # Errors
+    /// Names of services and methods that are not there, rates and networks that are none.
+    pub(crate) fn build(mut self, table: &MethodTable, limited: bool) -> Result<Guarding, Error> {
+        let mut guarding = Guarding {
+            addresses: std::mem::take(&mut self.addresses),
+            deadlines: Deadlines::new(self.deadline, &self.deadlines, table)?,
+            closed: !self.auth.is_empty(),
+            ..Guarding::default()
+        };
+        let hooks = std::mem::take(&mut self.hooks);
+        if !hooks.connect.is_empty() || !hooks.disconnect.is_empty() {
+            guarding.hooks = Some(Arc::new(hooks));
+        }
+        let counts = self.concurrency.is_some() || !(self.services.is_empty() && self.methods.is_empty());
+        let screens = limited || !self.auth.is_empty() || !self.rules.is_empty();
+        if self.fair.is_some() && self.concurrency.is_none() {
+            let text = "fair: there is nothing to wait for without a concurrency limit of the server";
+            return Err(Error::config(text));
+        }
+        if !counts && !screens && self.rates.is_empty() && self.layers.is_empty() {
+            return Ok(guarding);
+        }
+        let all: Vec<_> = (0..table.len()).map(|at| MethodId(at as u16)).collect();
+        let mut methods = self.checked(table, &all)?;
+        for rate in std::mem::take(&mut self.rates) {
+            let ids = pattern::find(table, &rate.methods, "rate")?;
+            let limit = Arc::new(rate::Limit::new(rate)?);
+            for id in ids {
+                methods[usize::from(id.0)].rates.push(limit.clone());
+            }
+        }
         let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
             let limiter = Arc::new(Limiter::new(what, concurrency));
             for id in ids {
                 methods[usize::from(id.0)].limiters.push(limiter.clone());
             }
-            limiters.push(limiter);
+            guarding.limiters.push(limiter);
         };
-        let all: Vec<_> = (0..table.len()).map(|at| MethodId(at as u16)).collect();
         if let Some(concurrency) = &self.concurrency {
             limit("server".into(), concurrency, &all);
         }
@@ -67,12 +156,43 @@ impl Guards {
                 limit(format!("method {}", table.full_name(id)), concurrency, &[id]);
             }
         }
+        // The limit of the server is the first.
+        let queue = self.fair.map(|fair| Arc::new(Queue::new(fair, guarding.limiters[0].clone())));
+        let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
         let mut methods = methods.into_iter();
-        let mut chain = |count: usize| {
-            Arc::new(Chain { methods: methods.by_ref().take(count).collect(), layers: self.layers.clone() })
+        let chain = |count: usize| {
+            let methods = methods.by_ref().take(count).collect();
+            Arc::new(Chain {
+                methods,
+                auth: auth.clone(),
+                screens,
+                queue: queue.clone(),
+                layers: self.layers.clone(),
+            })
         };
-        let chains = table.services().iter().map(|service| chain(service.methods.len())).collect();
-        Ok(Guarding { chains, limiters })
+        guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
+        guarding.rules = self.rules;
+        Ok(guarding)
+    }
+
+    /// The methods with what the rules say of them: the first that is for one holds.
+    fn checked(&self, table: &MethodTable, all: &[MethodId]) -> Result<Vec<Method>, Error> {
+        for rule in &self.rules {
+            // What the standard services are called is no method of the table.
+            if !rule.pattern().starts_with("grpc.") {
+                pattern::find(table, rule.pattern(), "rule")?;
+            }
+            rule.check()?;
+        }
+        let method = |id: &MethodId| {
+            let name = table.full_name(*id);
+            let check = match self.rules.iter().find(|rule| rule.is_for(&name)) {
+                Some(rule) => rule.check()?,
+                None => Check::of_all(!self.auth.is_empty()),
+            };
+            Ok(Method { name: name.into(), check, ..Method::default() })
+        };
+        all.iter().map(method).collect()
     }
 }
 
@@ -84,5 +204,48 @@ impl Guarding {
 
     pub(crate) fn concurrency(&self) -> Vec<ConcurrencyStats> {
         self.limiters.iter().map(|limiter| limiter.stats()).collect()
+    }
+
+    /// Whether a peer at this address may connect; if not, that is written down.
+    pub(crate) fn admits(&self, peer: &Peer) -> bool {
+        let address: Option<IpAddr> = peer.socket.map(|socket| socket.ip());
+        let admits = self.addresses.admits(address);
+        if !admits {
+            tracing::warn!(target: "switchboard::audit", peer = peer.address, by = "addresses", "connection denied");
+        }
+        admits
+    }
+
+    /// Tells the hooks that a connection begins.
+    ///
+    /// # Errors
+    /// Why it is refused; that is written down.
+    pub(crate) fn connect(&self, peer: &Peer) -> Result<Option<Box<Connected>>> {
+        let Some(hooks) = &self.hooks else { return Ok(None) };
+        Hooks::connect(hooks, peer).inspect_err(|status| {
+            tracing::warn!(
+                target: "switchboard::audit",
+                peer = peer.address,
+                by = "on_connect",
+                "connection denied: {}",
+                status.message()
+            );
+        })
+    }
+
+    /// Whether a call of a standard service of HTTP, health or reflection, may go on.
+    ///
+    /// # Errors
+    /// Why not.
+    #[cfg(feature = "http")]
+    pub(crate) fn standard(&self, peer: &Peer, method: &str) -> Result<()> {
+        peer.wires.admit(peer.wire)?;
+        let rule = self.rules.iter().find(|rule| rule.is_for(method)).map(Rule::check);
+        let public = match rule {
+            Some(Ok(check)) => return check.after(None),
+            _ => !self.closed || method.starts_with("grpc.health."),
+        };
+        let text = "reflection is closed where callers have to be known, unless a rule makes it public";
+        if public { Ok(()) } else { Err(Status::unauthenticated(text)) }
     }
 }

@@ -73,15 +73,10 @@ impl Dispatch {
         let table = &self.shared.table;
         let (service, index) = table.place(method);
         let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
-        let peer = match context.protocol() {
-            Some(Protocol::Grpc) => &self.grpc,
-            Some(Protocol::GrpcWeb) => &self.grpc_web,
-            Some(_) => &self.connect,
-            None => &self.http_json,
-        };
+        let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let deadline = context.deadline();
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, deadline, peer)?;
+        let mut ticket = Ticket::new(&self.shared, self.shard, method, context.deadline(), peer)?;
+        let deadline = ticket.deadline();
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
@@ -96,6 +91,22 @@ impl Dispatch {
             trailers: context.extensions().get().cloned(),
             protocol,
         })
+    }
+
+    /// The peer as it speaks in this call.
+    fn peer(&self, context: &RequestContext) -> &Arc<Peer> {
+        match context.protocol() {
+            Some(Protocol::Grpc) => &self.grpc,
+            Some(Protocol::GrpcWeb) => &self.grpc_web,
+            Some(_) => &self.connect,
+            None => &self.http_json,
+        }
+    }
+
+    /// The standard services, for a call that may go on.
+    fn standard(&self, path: &str, context: &RequestContext) -> Result<&connectrpc::Router> {
+        self.shared.guarding.standard(self.peer(context), path)?;
+        Ok(self.standard.router())
     }
 
     /// Hands the call over; the future is the handler's.
@@ -114,7 +125,7 @@ impl Dispatch {
         async move {
             let deadline = ticket.deadline();
             let reply = poll_fn(|cx| {
-                if let Some(over) = ticket.over() {
+                if let Some(over) = ticket.over(cx) {
                     return Poll::Ready(Err(over));
                 }
                 if let Some(requests) = &mut requests {
@@ -271,7 +282,10 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         match self.shared.table.find(path) {
-            None => self.standard.router().call_unary(path, context, request, format),
+            None => match self.standard(path, &context) {
+                Ok(standard) => standard.call_unary(path, context, request, format),
+                Err(status) => failed(&status),
+            },
             Some(method) => match request.encoded() {
                 Ok(message) => {
                     self.unary(self.begin(method, &context, format), RequestBody::One(message), None)
@@ -289,7 +303,10 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         match self.shared.table.find(path) {
-            None => self.standard.router().call_server_streaming(path, context, request, format),
+            None => match self.standard(path, &context) {
+                Ok(standard) => standard.call_server_streaming(path, context, request, format),
+                Err(status) => failed(&status),
+            },
             Some(method) => {
                 self.streaming(self.begin(method, &context, format), RequestBody::One(request), None)
             }
@@ -304,7 +321,10 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> UnaryResult {
         match self.shared.table.find(path) {
-            None => self.standard.router().call_client_streaming(path, context, requests, format),
+            None => match self.standard(path, &context) {
+                Ok(standard) => standard.call_client_streaming(path, context, requests, format),
+                Err(status) => failed(&status),
+            },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
                 self.unary(self.begin(method, &context, format), body, Some(requests))
@@ -320,7 +340,10 @@ impl Dispatcher for Dispatch {
         format: CodecFormat,
     ) -> StreamingResult {
         match self.shared.table.find(path) {
-            None => self.standard.router().call_bidi_streaming(path, context, requests, format),
+            None => match self.standard(path, &context) {
+                Ok(standard) => standard.call_bidi_streaming(path, context, requests, format),
+                Err(status) => failed(&status),
+            },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
                 self.streaming(self.begin(method, &context, format), body, Some(requests))

@@ -214,14 +214,14 @@ impl JsonRpc {
         ticket.received(message.len());
         let (service, index) = table.place(method);
         let service_info = table.services()[usize::from(service)];
-        let deadline = common.deadline;
+        let deadline = ticket.deadline();
         let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
         ticket.set_trace(cx.shared_trace());
         let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
         let mut handler = self.shared.services[usize::from(service)].call(call);
         let replied = async move {
             let reply = poll_fn(|cx| {
-                if let Some(over) = ticket.over() {
+                if let Some(over) = ticket.over(cx) {
                     return Poll::Ready(Err(over));
                 }
                 let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));

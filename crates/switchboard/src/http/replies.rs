@@ -78,7 +78,7 @@ impl Replies {
 
     /// The next message of the handler, whose panic ends only this call.
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        if let Some(over) = self.ticket.over() {
+        if let Some(over) = self.ticket.over(cx) {
             return Poll::Ready(Some(Err(over)));
         }
         if let Some(requests) = &mut self.requests {

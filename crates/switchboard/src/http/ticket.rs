@@ -9,11 +9,14 @@ use crate::{
     trace::Trace,
 };
 use std::{
+    future::Future,
+    pin::Pin,
     sync::{Arc, atomic::Ordering},
-    task::Waker,
+    task::{Context, Waker},
     time::Instant,
 };
 use switchboard_wire::MethodId;
+use tokio::time::Sleep;
 
 /// Counts one call. Dropped before its end it counts as canceled, or as late if its deadline has passed.
 pub(super) struct Ticket {
@@ -31,10 +34,12 @@ pub(super) struct Ticket {
     /// Where it is listed as one that waits.
     place: Option<usize>,
     ended: bool,
+    /// Wakes the call at a deadline that its caller did not set.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Ticket {
-    /// Begins to count.
+    /// Begins to count, under the deadline that the server allows.
     ///
     /// # Errors
     /// `DeadlineExceeded` when the call came too late, `ResourceExhausted` when the server has too many.
@@ -45,7 +50,10 @@ impl Ticket {
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
     ) -> Result<Ticket> {
-        let began = Instant::now();
+        let (began, asked) = (Instant::now(), deadline);
+        let deadline = shared.guarding.deadlines.cap(method, began, deadline);
+        let alarm = deadline.filter(|_| deadline != asked);
+        let alarm = alarm.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
         if let Some(counts) = &peer.counts {
             counts.started(1, began);
         }
@@ -62,6 +70,7 @@ impl Ticket {
             sent: 0,
             place: None,
             ended: false,
+            alarm,
         };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
@@ -112,11 +121,16 @@ impl Ticket {
     }
 
     /// Why the call may not go on, if it may not: a handler that is ready now is too late as well.
-    pub(super) fn over(&self) -> Option<Status> {
-        if self.is_late() {
+    pub(super) fn over(&mut self, cx: &mut Context<'_>) -> Option<Status> {
+        if self.poll_late(cx) {
             return Some(late());
         }
         (self.place.is_some() && self.shared.ending.load(Ordering::Relaxed)).then(going_away)
+    }
+
+    /// Whether the deadline has passed; if not, the call is woken when a cap of the server ends it.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> bool {
+        self.is_late() || self.alarm.as_mut().is_some_and(|alarm| alarm.as_mut().poll(cx).is_ready())
     }
 
     /// Whether the deadline has passed.

@@ -56,6 +56,7 @@ pub(super) async fn run(
                     address,
                     socket,
                     identity: None,
+                    wires: resolved.wires,
                     counts: counted,
                     tally: None,
                     connection: next_id(),
@@ -72,6 +73,9 @@ pub(super) async fn run(
 
 fn accept(pipe: Pipe, mut peer: Peer, shared: &Arc<Shared>, resolved: &Arc<Resolved>) {
     shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
+    if !shared.guarding.admits(&peer) {
+        return;
+    }
     let wakes = Arc::new(Wakes::default());
     let key = peer.connection;
     {
@@ -144,6 +148,7 @@ async fn serve(
     if let Some(carrier) = carrier(begun.protocol) {
         shared.speaks(begun.peer.connection, carrier);
     }
+    let Ok(_connected) = shared.guarding.connect(&begun.peer) else { return };
     match begun.protocol {
         Protocol::Native => {
             let mut peer = begun.peer;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tls")]
 use crate::net::tls::{Acceptor, Plaintext, Tls};
-use crate::{Error, Limit, Limits, Status, limits::Source, net::Address};
+use crate::{Error, Limit, Limits, Status, guard::Wires, limits::Source, net::Address};
 use std::sync::Arc;
 
 /// What was asked for.
@@ -17,6 +17,8 @@ pub(super) struct Listening {
 pub(super) struct Resolved {
     pub(super) address: Address,
     pub(super) limits: Arc<Limits>,
+    /// The wires that it speaks.
+    pub(super) wires: Wires,
     #[cfg(feature = "tls")]
     pub(super) acceptor: Option<Arc<Acceptor>>,
 }
@@ -57,8 +59,11 @@ impl Listening {
             limits.set(limit, value, Source::Listener)?;
         }
         let mut tls = TlsOptions::default();
+        let mut wires = Wires::ALL;
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            if !tls.take(option)? {
+            if let Some(names) = option.strip_prefix("wires=") {
+                wires = Wires::of(names.split(','))?;
+            } else if !tls.take(option)? {
                 limits.parse(option, Source::Listener)?;
             }
         }
@@ -72,6 +77,7 @@ impl Listening {
         Ok(Resolved {
             address,
             limits: Arc::new(limits),
+            wires,
             #[cfg(feature = "tls")]
             acceptor,
         })

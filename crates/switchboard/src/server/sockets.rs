@@ -118,7 +118,7 @@ impl Moment {
         self.0.fetch_max(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    #[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "only Channelz asks"))]
+    #[cfg_attr(not(any(feature = "channelz", feature = "http")), expect(dead_code, reason = "nobody asks"))]
     pub(crate) fn time(&self) -> Option<SystemTime> {
         let since = self.0.load(Ordering::Relaxed);
         (since > 0).then(|| EPOCH.1 + Duration::from_nanos(since))
@@ -127,6 +127,7 @@ impl Moment {
 
 /// The counters of a connection at one moment.
 #[cfg(any(feature = "channelz", feature = "http"))]
+#[cfg_attr(not(feature = "channelz"), expect(dead_code, reason = "the admin page shows some of them"))]
 pub(crate) struct Counts {
     pub(crate) started: u64,
     pub(crate) ended: u64,

@@ -1,12 +1,16 @@
 //! Guards and layers of a server, asked over every wire.
-#![cfg(feature = "http")]
+#![cfg(all(feature = "auth", feature = "http"))]
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod auth;
 mod concurrency;
+mod exposure;
+mod fair;
 mod layers;
+mod rates;
 
 use std::sync::Arc;
 use support::{raw::soon, *};

@@ -115,11 +115,15 @@ impl<W: ServerWire> Connection<W> {
         if let (Some(counts), RequestBody::One(_)) = (&self.peer.counts, &body) {
             counts.received(1, began);
         }
+        if head.timeout == Some(Duration::ZERO) {
+            return self.late(id, &head);
+        }
         let received = match (&body, &inbound) {
             (RequestBody::One(message), _) => message.len() as u64,
             (RequestBody::Many(_), inbound) => inbound.as_ref().map_or(0, |(_, bytes)| *bytes as u64),
         };
         let deadline = head.timeout.map(|timeout| began + timeout);
+        let deadline = self.shared.guarding.deadlines.cap(head.method, began, deadline);
         let service_info = self.shared.table.services()[usize::from(service)];
         let packing = self.packing(&head);
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
@@ -186,6 +190,17 @@ impl<W: ServerWire> Connection<W> {
                 self.poll_call(index);
             }
             Err(slot) => self.park(index, Parked { stage: Stage::Handler { service, slot }, ..parked }),
+        }
+    }
+
+    /// Answers a call whose time was over before it could begin.
+    #[cold]
+    fn late(&mut self, id: CallId, head: &Head) {
+        let status = Status::deadline_exceeded("the deadline had passed when the call arrived");
+        let ended = Ended { calls: 1, code: status.code(), took: Duration::ZERO, received: 0, sent: 0 };
+        self.count(head.method, &ended);
+        if !head.oneway {
+            self.wire.end(id, Err(&status), &mut self.out);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn document(table: &MethodTable, rest: &Rest) -> String {
         comments: &comments,
         paths: BTreeMap::new(),
     };
-    for id in (0..table.len() as u16).map(MethodId) {
+    for id in (0..table.len() as u16).map(MethodId).filter(|id| !table.is_hidden(*id)) {
         document.plain(table, id);
     }
     for route in &rest.routes.routes {

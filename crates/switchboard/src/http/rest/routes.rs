@@ -96,7 +96,7 @@ impl Routes {
     /// A rule that does not fit its method, and two rules for the same path.
     pub(super) fn of(table: &MethodTable, schema: &Schema) -> Result<Routes, String> {
         let mut routes = Routes::default();
-        for id in (0..table.len() as u16).map(MethodId) {
+        for id in (0..table.len() as u16).map(MethodId).filter(|id| !table.is_hidden(*id)) {
             for rule in table.info(id).http {
                 let name = table.full_name(id);
                 let route = Route::new(id, name, table.info(id).kind, *rule, schema)?;

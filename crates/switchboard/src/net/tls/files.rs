@@ -1,6 +1,8 @@
 //! Certificates, keys and roots in PEM files, and whether they have changed.
 
 use super::x509::Summary;
+#[cfg(feature = "auth")]
+use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::{
     RootCertStore,
     crypto::CryptoProvider,
@@ -52,6 +54,13 @@ impl PairFiles {
         })?;
         Ok(Pair { key: Arc::new(key), summary })
     }
+}
+
+/// The public key in a file, as a SubjectPublicKeyInfo.
+#[cfg(feature = "auth")]
+pub(crate) fn public_key_file(path: &Path) -> Result<Vec<u8>, String> {
+    let key = SubjectPublicKeyInfoDer::from_pem_slice(&read(path)?);
+    key.map(|key| key.to_vec()).map_err(|_| "it has no public key in PEM".into())
 }
 
 /// The roots in a file.

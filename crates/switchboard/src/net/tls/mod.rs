@@ -17,6 +17,8 @@ pub(crate) use acceptor::{Accepted, Acceptor};
 pub(crate) use connector::{Connector, TlsOptions};
 pub(crate) use settings::Plaintext;
 pub use settings::Tls;
+#[cfg(feature = "auth")]
+pub(crate) use {files::public_key_file, x509::public_key};
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, LazyLock};

@@ -49,7 +49,19 @@ impl Summary {
     }
 }
 
+/// The kind of a public key, an OID, and its bits, from its SubjectPublicKeyInfo; none for bytes that are none.
+#[cfg(feature = "auth")]
+pub(crate) fn public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut info = Reader(Reader(der).expect(SEQUENCE)?);
+    let kind = Reader(info.expect(SEQUENCE)?).expect(OBJECT)?;
+    // The first byte counts bits that are not used.
+    let bits = info.expect(BITS)?.strip_prefix(&[0])?;
+    Some((kind, bits))
+}
+
 const INTEGER: u8 = 0x02;
+#[cfg(feature = "auth")]
+const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
 const OBJECT: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;

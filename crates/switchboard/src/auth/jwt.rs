@@ -1,0 +1,224 @@
+//! JSON Web Tokens, RFC 7519, signed as RFC 7518 says: HS256, RS256, ES256 and EdDSA.
+//!
+//! The key says which algorithm is meant, never the token. Tokens that were good are remembered until they expire, so
+//! that a caller's second call costs no signature.
+
+mod claims;
+mod keys;
+
+use super::{Auth, Caller, Checked, Credentials, secrets::same, signature::seconds};
+use crate::Error;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use claims::Claims;
+use keys::Keys;
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// JSON Web Tokens, sent as `authorization: Bearer TOKEN`.
+///
+/// A token needs `sub`, who becomes the [caller's](Caller) name, and `exp`; `nbf` is looked at, `iss` and `aud` if
+/// they are set here. Roles are the words of `scope` and the entries of `roles`.
+///
+/// ```no_run
+/// # fn main() -> Result<(), switchboard::Error> {
+/// use switchboard::auth::Jwt;
+///
+/// let jwt = Jwt::jwks_file("jwks.json")?.issuer("https://login.example").audience("chat");
+/// let server = switchboard::Server::new().auth(jwt);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Jwt {
+    keys: RwLock<Arc<Keys>>,
+    /// Where they came from, if they may change.
+    file: Option<File>,
+    issuer: Option<String>,
+    audience: Option<String>,
+    leeway: Duration,
+    secret: RandomState,
+    /// Tokens that were good.
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+struct Known {
+    token: Box<str>,
+    claims: Claims,
+    caller: Arc<Caller>,
+}
+
+struct File {
+    path: PathBuf,
+    read: fn(&Path) -> Result<Keys, Error>,
+    state: Mutex<(Instant, Option<SystemTime>)>,
+}
+
+/// Longer tokens are refused unread.
+const TOKEN_MAX: usize = 8 << 10;
+/// Tokens that are remembered.
+const KNOWN_MAX: usize = 4096;
+/// How often it is looked whether the file has changed.
+const LOOK: Duration = Duration::from_secs(5);
+
+impl Jwt {
+    /// Tokens signed with this shared secret, HS256; of at least 32 bytes, or it can be guessed from any token.
+    ///
+    /// # Errors
+    /// A secret that is too short.
+    pub fn secret(secret: &[u8]) -> Result<Jwt, Error> {
+        Ok(Jwt::new(Keys::secret(secret)?, None))
+    }
+
+    /// Tokens signed with the private key that belongs to the public key in this PEM file: RS256, ES256 or EdDSA, as
+    /// the key is. When the file changes its new key holds.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has no such key.
+    pub fn key_file(path: impl AsRef<Path>) -> Result<Jwt, Error> {
+        Jwt::of_file(path.as_ref(), Keys::read_pem)
+    }
+
+    /// Tokens signed with one of the keys of this set (RFC 7517). When the file changes its new keys hold; keys that
+    /// cannot be used here are left out.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has no key that can be used.
+    pub fn jwks_file(path: impl AsRef<Path>) -> Result<Jwt, Error> {
+        Jwt::of_file(path.as_ref(), Keys::read_jwks)
+    }
+
+    fn of_file(path: &Path, read: fn(&Path) -> Result<Keys, Error>) -> Result<Jwt, Error> {
+        let changed = changed(path);
+        let file = File { path: path.into(), read, state: Mutex::new((Instant::now(), changed)) };
+        Ok(Jwt::new(read(path)?, Some(file)))
+    }
+
+    fn new(keys: Keys, file: Option<File>) -> Jwt {
+        Jwt {
+            keys: RwLock::new(Arc::new(keys)),
+            file,
+            issuer: None,
+            audience: None,
+            leeway: Duration::from_secs(30),
+            secret: RandomState::new(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Only tokens with this `iss`.
+    #[must_use]
+    pub fn issuer(mut self, issuer: impl Into<String>) -> Jwt {
+        self.issuer = Some(issuer.into());
+        self
+    }
+
+    /// Only tokens with this `aud`, or one of them.
+    #[must_use]
+    pub fn audience(mut self, audience: impl Into<String>) -> Jwt {
+        self.audience = Some(audience.into());
+        self
+    }
+
+    /// How far clocks may be off; 30 s unless set.
+    #[must_use]
+    pub fn leeway(mut self, leeway: Duration) -> Jwt {
+        self.leeway = leeway;
+        self
+    }
+
+    /// Whose token it is, at `now` in seconds since 1970.
+    fn verify(&self, token: &str, now: u64) -> Result<Arc<Caller>, &'static str> {
+        if token.len() > TOKEN_MAX {
+            return Err("the token is too long");
+        }
+        self.look();
+        let hash = self.secret.hash_one(token);
+        if let Some(known) =
+            self.known().get(&hash).filter(|known| same(known.token.as_bytes(), token.as_bytes()))
+        {
+            known.claims.check_time(now, self.leeway.as_secs())?;
+            return Ok(known.caller.clone());
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or("the token is no JWT")?;
+        let (header, payload) = signed.split_once('.').ok_or("the token is no JWT")?;
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is no JWT");
+        let (header, signature) = (decode(header)?, decode(signature)?);
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+        keys.verify(&header, signed.as_bytes(), &signature)?;
+        let (claims, caller) = Claims::read(&decode(payload)?)?;
+        claims.check(&caller, self.issuer.as_deref(), self.audience.as_deref())?;
+        claims.check_time(now, self.leeway.as_secs())?;
+        let caller = Arc::new(caller);
+        let mut known = self.known();
+        if known.len() >= KNOWN_MAX {
+            // All at once: those in use are back with their next call.
+            known.clear();
+        }
+        known.insert(hash, Known { token: token.into(), claims, caller: caller.clone() });
+        Ok(caller)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the keys again if their file has changed; what cannot be used changes nothing.
+    fn look(&self) {
+        let Some(file) = &self.file else { return };
+        // Whoever comes meanwhile goes on with the keys that are there.
+        let Ok(mut state) = file.state.try_lock() else { return };
+        if state.0.elapsed() < LOOK {
+            return;
+        }
+        state.0 = Instant::now();
+        let now = changed(&file.path);
+        if now == state.1 {
+            return;
+        }
+        state.1 = now;
+        match (file.read)(&file.path) {
+            Ok(keys) => {
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+                self.known().clear();
+            }
+            Err(error) => tracing::warn!("going on with the keys from before: {error}"),
+        }
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|file| file.modified()).ok()
+}
+
+impl Auth for Jwt {
+    fn name(&self) -> &str {
+        "jwt"
+    }
+
+    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+        let Some(token) = credentials.authorization("bearer") else { return Checked::Absent };
+        // A token that is not even of three parts may be known to somebody else.
+        if token.split('.').count() != 3 {
+            return Checked::Absent;
+        }
+        match self.verify(token, seconds()) {
+            Ok(caller) => Checked::Caller(caller),
+            Err(why) => Checked::Wrong(why),
+        }
+    }
+}
+
+impl fmt::Debug for Jwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.as_ref().map(|file| &file.path);
+        f.debug_struct("Jwt").field("file", &file).field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
+};
+use serde_json::{Value, json};
+
+const NOW: u64 = 1_800_000_000;
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+fn encode(value: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(value.to_string())
+}
+
+fn hs256(header: &Value, claims: &Value) -> String {
+    let signed = format!("{}.{}", encode(header), encode(claims));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+}
+
+fn good() -> Value {
+    json!({"sub": "alice", "exp": NOW + 60, "iss": "me", "aud": ["chat", "x"], "scope": "read write", "roles": ["admin"]})
+}
+
+#[test]
+fn claims_are_checked() {
+    let jwt = Jwt::secret(SECRET).unwrap().issuer("me").audience("chat");
+    let header = json!({"alg": "HS256", "typ": "JWT"});
+    let caller = jwt.verify(&hs256(&header, &good()), NOW).unwrap();
+    assert_eq!(
+        (&caller.name[..], &caller.roles[..]),
+        ("alice", &["read", "write", "admin"].map(String::from)[..])
+    );
+    assert_eq!(caller.claims["iss"], "me");
+    // The second time it is remembered, until it expires.
+    assert_eq!(jwt.verify(&hs256(&header, &good()), NOW + 89).unwrap(), caller);
+    assert_eq!(jwt.verify(&hs256(&header, &good()), NOW + 90), Err("the token has expired"));
+    for (name, value, expected) in [
+        ("sub", Value::Null, "no sub"),
+        ("exp", Value::Null, "a time"),
+        ("exp", json!(NOW - 60), "expired"),
+        ("exp", json!("soon"), "a time"),
+        ("nbf", json!(NOW + 60), "not good yet"),
+        ("iss", json!("you"), "another issuer"),
+        ("aud", json!("other"), "another audience"),
+        ("aud", json!(["other"]), "another audience"),
+    ] {
+        let mut claims = good();
+        claims[name] = value;
+        let error = jwt.verify(&hs256(&header, &claims), NOW).unwrap_err();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+}
+
+#[test]
+fn tokens_cannot_choose_how_they_are_verified() {
+    let jwt = Jwt::secret(SECRET).unwrap();
+    for header in [json!({"alg": "none"}), json!({"alg": "RS256"}), json!({"alg": "hs256"}), json!({})] {
+        let token = hs256(&header, &good());
+        assert!(jwt.verify(&token, NOW).unwrap_err().contains("not known here"), "{header}");
+        let (signed, _) = token.rsplit_once('.').unwrap();
+        assert!(jwt.verify(&format!("{signed}."), NOW).is_err());
+    }
+    let token = hs256(&json!({"alg": "HS256", "crit": ["x"]}), &good());
+    assert!(jwt.verify(&token, NOW).unwrap_err().contains("extensions"));
+    let token = hs256(&json!({"alg": "HS256"}), &good());
+    for at in [3, token.len() / 2, token.len() - 3] {
+        let mut broken = token.clone().into_bytes();
+        broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
+        assert!(jwt.verify(&String::from_utf8(broken).unwrap(), NOW).is_err(), "{at}");
+    }
+    for odd in ["", ".", "..", "a.b.c", &"a".repeat(TOKEN_MAX + 1)] {
+        assert!(jwt.verify(odd, NOW).is_err());
+    }
+    assert!(Jwt::secret(b"short").unwrap_err().to_string().contains("too short"));
+}
+
+#[test]
+fn key_sets_verify_with_the_key_that_is_named() {
+    let random = SystemRandom::new();
+    let ed = Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).unwrap().as_ref()).unwrap();
+    let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let ec = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+    let ec = EcdsaKeyPair::from_pkcs8(algorithm, ec.as_ref(), &random).unwrap();
+    let point = ec.public_key().as_ref();
+    let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let set = json!({"keys": [
+        {"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": part(ed.public_key().as_ref())},
+        {"kty": "EC", "crv": "P-256", "kid": "two", "use": "sig", "x": part(&point[1..33]), "y": part(&point[33..])},
+        {"kty": "EC", "crv": "P-521", "kid": "three", "x": "AA", "y": "AA"},
+        {"kty": "RSA", "kid": "four", "use": "enc", "n": "AA", "e": "AQAB"},
+    ]});
+    let path = std::env::temp_dir().join(format!("switchboard-jwks-{}.json", std::process::id()));
+    std::fs::write(&path, set.to_string()).unwrap();
+    let jwt = Jwt::jwks_file(&path).unwrap();
+    std::fs::write(&path, r#"{"keys": []}"#).unwrap();
+    assert!(Jwt::jwks_file(&path).unwrap_err().to_string().contains("no key for RS256"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(Jwt::jwks_file(&path).unwrap_err().is_config());
+    let token = |header: Value, sign: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let signed = format!("{}.{}", encode(&header), encode(&good()));
+        format!("{signed}.{}", part(&sign(signed.as_bytes())))
+    };
+    let by_ed = |signed: &[u8]| ed.sign(signed).as_ref().to_vec();
+    let by_ec = |signed: &[u8]| ec.sign(&random, signed).unwrap().as_ref().to_vec();
+    jwt.verify(&token(json!({"alg": "EdDSA", "kid": "one"}), &by_ed), NOW).unwrap();
+    jwt.verify(&token(json!({"alg": "ES256", "kid": "two"}), &by_ec), NOW).unwrap();
+    jwt.verify(&token(json!({"alg": "ES256"}), &by_ec), NOW).unwrap();
+    for (header, sign) in [
+        (json!({"alg": "ES256", "kid": "one"}), &by_ec as &dyn Fn(&[u8]) -> Vec<u8>),
+        (json!({"alg": "EdDSA", "kid": "one"}), &by_ec),
+        (json!({"alg": "RS256", "kid": "four"}), &by_ec),
+    ] {
+        assert!(jwt.verify(&token(header.clone(), sign), NOW).is_err(), "{header}");
+    }
+}
