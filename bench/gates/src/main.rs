@@ -7,8 +7,8 @@
 //!
 //! `cargo xtask test --only gates` runs both under valgrind, which counts instructions and system calls, with two
 //! numbers of calls; it divides the difference of the counts by that of the calls, so that what starting, connecting
-//! and warming up costs falls out, and holds it against `bounds.txt`. With one thread and one connection on either side,
-//! and without polling, all that is outstanding goes to and fro at once: counts hardly vary, on any machine.
+//! and warming up costs falls out, and holds it against `bounds.txt`. With one thread and one connection on either
+//! side, and without polling, all that is outstanding goes to and fro at once: counts hardly vary, on any machine.
 
 mod counting;
 mod services;

@@ -126,8 +126,8 @@ mod protobuf {
         Call, ClientMethod, Codec, Encoded, Kind, MethodInfo, Reply, Service, ServiceInfo, codec::proto,
     };
 
-    /// Answers about a message that is packed into another, as generated code would do it: `Name` takes a view and makes
-    /// a text, `Rename` changes the view and encodes it again.
+    /// Answers about a message that is packed into another, as generated code would do it: `Name` takes a view and
+    /// makes a text, `Rename` changes the view and encodes it again.
     struct Types;
 
     static TYPES: ServiceInfo = ServiceInfo {

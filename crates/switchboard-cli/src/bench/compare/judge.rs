@@ -39,8 +39,8 @@ enum Against {
     AllBut(&'static [&'static str]),
     /// The best of all rivals written in this language.
     Language(&'static str),
-    /// The best of all rivals but those with a runtime on each thread: what runs on a multi-thread runtime, or on threads
-    /// of its library's own.
+    /// The best of all rivals but those with a runtime on each thread: what runs on a multi-thread runtime, or on
+    /// threads of its library's own.
     Threads,
     /// Switchboard's own median latency.
     OwnMedian,

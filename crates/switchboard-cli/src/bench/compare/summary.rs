@@ -100,14 +100,11 @@ fn under_tokio(verdicts: &[Verdict]) -> Option<String> {
         .map(|verdict| verdict.cell.as_str())
         .collect();
     (!tested.is_empty()).then(|| {
-        let ahead = if behind.is_empty() {
-            format!("in all {} cells", tested.len())
-        } else {
-            format!("in {} of {} cells, not in {}", tested.len() - behind.len(), tested.len(), behind.join(", "))
-        };
+        let (all, ahead) = (tested.len(), tested.len() - behind.len());
+        let but = if behind.is_empty() { String::new() } else { format!(", not in {}", behind.join(", ")) };
         format!(
             "Under a plain multi-thread tokio runtime Switchboard is faster than every rival that has no runtime on each \
-             thread {ahead} of callers and message."
+             thread in {ahead} of {all} cells of callers and message{but}."
         )
     })
 }
@@ -153,7 +150,7 @@ mod tests {
         );
         assert!(all.contains("the best rival, tonic, takes 3.00 us"), "{all}");
         assert!(all.contains("factors that are wanted"), "{all}");
-        assert!(all.contains("on each thread in all 9 cells of callers and message"), "{all}");
+        assert!(all.contains("on each thread in 9 of 9 cells of callers and message."), "{all}");
     }
 
     #[test]
