@@ -2,11 +2,12 @@
 //!
 //! Only the standard library is used, so that the first run on a fresh machine compiles in seconds.
 //! `steps` is the list of what is checked, `peers` installs the foreign programs that some steps need, `rivals` builds
-//! those that `switchboard bench compare` measures, `tidy` enforces what review should not discuss, `interop` runs
-//! foreign programs against the real binary, and `suites` runs whole foreign test suites against servers that implement
-//! their services.
+//! those that `switchboard bench compare` measures, `gates` counts what calls cost, `tidy` enforces what review should
+//! not discuss, `interop` runs foreign programs against the real binary, and `suites` runs whole foreign test suites
+//! against servers that implement their services.
 
 mod examples;
+mod gates;
 mod interop;
 mod json;
 mod peers;

@@ -1,4 +1,4 @@
-//! Installs the foreign programs that the interop steps talk to, each at a fixed version.
+//! Installs the foreign programs that the interop steps talk to or run under, each at a fixed version.
 //!
 //! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
 //! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
@@ -35,9 +35,11 @@ pub(crate) enum Peer {
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
+    /// Counts instructions and system calls.
+    Valgrind,
 }
 
-const ALL: [Peer; 13] = [
+const ALL: [Peer; 14] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -51,6 +53,7 @@ const ALL: [Peer; 13] = [
     Peer::H2spec,
     Peer::Node,
     Peer::Python,
+    Peer::Valgrind,
 ];
 
 /// Registries answer slowly at times; a second attempt usually succeeds.
@@ -104,6 +107,7 @@ impl Peers {
             Peer::Curl => curl(),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
+            Peer::Valgrind => valgrind(),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -239,6 +243,7 @@ impl Peer {
             Self::H2spec => "h2spec",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
+            Self::Valgrind => "valgrind",
         }
     }
 }
@@ -264,6 +269,13 @@ fn curl() -> Result<PathBuf, Failure> {
         apt_install("curl")?;
     }
     Ok(PathBuf::from("curl"))
+}
+
+fn valgrind() -> Result<PathBuf, Failure> {
+    if !process::is_in_path("valgrind") {
+        apt_install("valgrind")?;
+    }
+    Ok(PathBuf::from("valgrind"))
 }
 
 /// Installs a Debian package, as the superuser or through a `sudo` that does not ask.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, suites, tidy};
+use crate::{examples, gates, suites, tidy};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
@@ -75,6 +75,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "examples",
         about: "every example, run to its end",
         check: |run| examples::run_all(run.workspace).into(),
+    },
+    Step {
+        name: "gates",
+        about: "instructions, system calls, clock readings and allocations of a call, under their bounds",
+        check: gates::check,
     },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {

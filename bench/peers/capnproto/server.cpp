@@ -79,7 +79,7 @@ int serve(const peer::Arguments& arguments) {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, arguments.host.c_str(), &address.sin_addr) != 1) peer::stop("no address: " + arguments.host);
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     if (bind(listener, generic, size) != 0 || listen(listener, 4096) != 0 || getsockname(listener, generic, &size) != 0) {
@@ -87,7 +87,7 @@ int serve(const peer::Arguments& arguments) {
     }
     size_t threads = arguments.threads > 0 ? arguments.threads : peer::cores();
     std::thread([=] { accept_all(listener, threads); }).detach();
-    peer::announce(ntohs(address.sin_port));
+    peer::announce(arguments, ntohs(address.sin_port));
     peer::wait_for_end_of_input();
     // the loops have no end
     std::_Exit(0);

@@ -28,6 +28,8 @@ struct Arguments {
     std::string call = "echo";
     // "unary", "per-call" or "stream"
     std::string mode = "unary";
+    // where a server listens
+    std::string host = "127.0.0.1";
     std::vector<Address> addresses;
     size_t callers = 1;
     size_t bytes = 100;
@@ -85,6 +87,7 @@ inline Arguments Arguments::parse(int count, char** values) {
         if (name == "--variant") arguments.variant = value;
         else if (name == "--call") arguments.call = value;
         else if (name == "--mode") arguments.mode = value;
+        else if (name == "--host") arguments.host = value;
         else if (name == "--address") arguments.addresses = parse_addresses(value);
         else if (name == "--callers") arguments.callers = size_t(number());
         else if (name == "--bytes") arguments.bytes = size_t(number());

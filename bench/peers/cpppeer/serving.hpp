@@ -1,14 +1,16 @@
 // What every server shares: the first line of its output, and its end.
 #pragma once
 
+#include "arguments.hpp"
+
 #include <cstdint>
 #include <cstdio>
 #include <unistd.h>
 
 namespace peer {
 
-inline void announce(uint16_t port) {
-    std::printf("listening on 127.0.0.1:%u\n", unsigned(port));
+inline void announce(const Arguments& arguments, uint16_t port) {
+    std::printf("listening on %s:%u\n", arguments.host.c_str(), unsigned(port));
     std::fflush(stdout);
 }
 

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/andeya/erpc/v7"
+	"github.com/andeya/erpc/v7/codec"
 	"switchboard.example/bench/gogopb"
 	"switchboard.example/bench/gopeer"
 )
 
 func dial(options gopeer.Options) (gopeer.Client, error) {
-	peer := newPeer()
+	peer := erpc.NewPeer(erpc.PeerConfig{DefaultBodyCodec: codec.NAME_PROTOBUF, LocalIP: source()})
 	library := gopeer.Library[erpc.Session]{
 		Open: func(address string) (erpc.Session, error) {
 			session, status := peer.Dial(address)
@@ -22,6 +25,14 @@ func dial(options gopeer.Options) (gopeer.Client, error) {
 		Message: message,
 	}
 	return library.Dial(options, connections)
+}
+
+// source is an address of the loopback interface that no other process calls from. erpc binds before it connects, and
+// then the system keeps the port for a minute from whoever binds to the same address: with a connection for each call
+// it used up the ports of 127.0.0.1, and neither it nor any server after it could bind.
+func source() string {
+	id := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 200+id>>16&31, id>>8&255, id&255)
 }
 
 func failure(status *erpc.Status) error {

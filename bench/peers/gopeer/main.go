@@ -51,7 +51,7 @@ func Main(rival Rival) {
 	if err == nil {
 		switch os.Args[1] {
 		case "server":
-			err = serve(rival)
+			err = serve(rival, options)
 		case "client":
 			err = call(rival, options)
 		default:
@@ -70,8 +70,8 @@ func fail(err error) {
 }
 
 // serve announces the address on standard output and ends the process at the end of standard input.
-func serve(rival Rival) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func serve(rival Rival, options Options) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(options.host, "0"))
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// Requests is how many calls to count, or 0.
 	Requests int
 
+	// host is where a server listens.
+	host string
 	size int
 }
 
@@ -68,6 +70,9 @@ func parse(command string, arguments []string) (Options, error) {
 	var warmUp, seconds float64
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.StringVar(&options.Call, "call", "echo", "echo, message, or codecs (client only)")
+	if command == "server" {
+		flags.StringVar(&options.host, "host", "127.0.0.1", "address to listen on")
+	}
 	if command == "client" {
 		flags.StringVar(&addresses, "address", "", "HOST:PORT[,HOST:PORT]")
 		flags.StringVar(&options.Mode, "mode", Unary, "unary, per-call or stream")

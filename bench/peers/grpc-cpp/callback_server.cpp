@@ -74,16 +74,16 @@ class Service : public bench::v1::Bench::CallbackService {
 
 }  // namespace
 
-int serve_callbacks(const peer::Arguments&) {
+int serve_callbacks(const peer::Arguments& arguments) {
     Service service;
     int port = 0;
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(arguments.host + ":0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service);
     builder.SetMaxReceiveMessageSize(-1);
     auto server = builder.BuildAndStart();
     if (!server) peer::stop("the server does not start");
-    peer::announce(uint16_t(port));
+    peer::announce(arguments, uint16_t(port));
     peer::wait_for_end_of_input();
     server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     return 0;

@@ -155,7 +155,7 @@ int serve_queues(const peer::Arguments& arguments) {
     Service service;
     int port = 0;
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(arguments.host + ":0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service);
     builder.SetMaxReceiveMessageSize(-1);
     std::vector<std::unique_ptr<Queue>> queues;
@@ -164,7 +164,7 @@ int serve_queues(const peer::Arguments& arguments) {
     if (!server) peer::stop("the server does not start");
     std::vector<std::thread> workers;
     for (auto& queue : queues) workers.emplace_back([&] { poll(service, *queue); });
-    peer::announce(uint16_t(port));
+    peer::announce(arguments, uint16_t(port));
     peer::wait_for_end_of_input();
     server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     for (auto& queue : queues) queue->Shutdown();

@@ -32,6 +32,7 @@ func open(address string) (channel, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(window),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax)),
 	)
 	if err != nil {
 		return channel{}, err

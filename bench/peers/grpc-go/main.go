@@ -19,6 +19,9 @@ const (
 	window      = 1 << 20 // a fixed window needs no pings to measure the link
 )
 
+// messageMax has room for the largest echo of the comparison, 10 MB; the default is 4 MiB.
+const messageMax = 64 << 20
+
 func main() {
 	debug.SetGCPercent(gcPercent)
 	gopeer.Main(gopeer.Rival{Serve: serve, Dial: dial, OpenStream: openStream, Codecs: codecs})

@@ -18,6 +18,7 @@ func serve(listener net.Listener) error {
 		grpc.NumStreamWorkers(workers),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
+		grpc.MaxRecvMsgSize(messageMax),
 	)
 	benchpb.RegisterBenchServer(server, service{})
 	return server.Serve(listener)

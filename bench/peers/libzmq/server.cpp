@@ -19,7 +19,7 @@ public:
           socket_(context, pattern_ == Pattern::DealerRouter ? ZMQ_ROUTER : ZMQ_REP) {
         set_limits(socket_);
         socket_.set(zmq::sockopt::backlog, 4096);
-        socket_.bind("tcp://127.0.0.1:*");
+        socket_.bind("tcp://" + arguments.host + ":*");
     }
 
     uint16_t port() const {
@@ -86,7 +86,7 @@ private:
 int serve(const peer::Arguments& arguments) {
     zmq::context_t context(int(arguments.io_threads > 0 ? arguments.io_threads : 1));
     Server server(context, arguments);
-    peer::announce(server.port());
+    peer::announce(arguments, server.port());
     std::thread worker([&] { server.run(); });
     peer::wait_for_end_of_input();
     context.shutdown();

@@ -33,10 +33,12 @@ class BufferedFrames : public transport::TTransportFactory {
 
 class WhenListening : public server::TServerEventHandler {
 public:
-    explicit WhenListening(std::function<uint16_t()> port) : port_(std::move(port)) {}
-    void preServe() override { peer::announce(port_()); }
+    WhenListening(const peer::Arguments& arguments, std::function<uint16_t()> port)
+        : arguments_(arguments), port_(std::move(port)) {}
+    void preServe() override { peer::announce(arguments_, port_()); }
 
 private:
+    peer::Arguments arguments_;
     std::function<uint16_t()> port_;
 };
 
@@ -45,18 +47,18 @@ shared_ptr<server::TServer> new_server(const peer::Arguments& arguments,
                                        const shared_ptr<protocol::TProtocolFactory>& protocol) {
     auto processor = make_shared<bench::BenchProcessorT<Protocol>>(make_shared<Handler>());
     if (has(arguments, "nonblocking")) {
-        auto socket = make_shared<transport::TNonblockingServerSocket>("127.0.0.1", 0);
+        auto socket = make_shared<transport::TNonblockingServerSocket>(arguments.host, 0);
         auto server = make_shared<server::TNonblockingServer>(processor, protocol, socket);
         // without a pool of workers the threads of the loops run the handlers
         server->setNumIOThreads(arguments.threads > 0 ? arguments.threads : peer::cores());
-        server->setServerEventHandler(make_shared<WhenListening>([=] { return uint16_t(socket->getListenPort()); }));
+        server->setServerEventHandler(make_shared<WhenListening>(arguments, [=] { return uint16_t(socket->getListenPort()); }));
         return server;
     }
-    auto socket = make_shared<transport::TServerSocket>("127.0.0.1", 0);
+    auto socket = make_shared<transport::TServerSocket>(arguments.host, 0);
     shared_ptr<transport::TTransportFactory> transport = make_shared<BufferedFrames>();
     if (has(arguments, "unframed")) transport = make_shared<transport::TBufferedTransportFactory>();
     auto server = make_shared<server::TThreadedServer>(processor, socket, transport, protocol);
-    server->setServerEventHandler(make_shared<WhenListening>([=] { return uint16_t(socket->getPort()); }));
+    server->setServerEventHandler(make_shared<WhenListening>(arguments, [=] { return uint16_t(socket->getPort()); }));
     return server;
 }
 

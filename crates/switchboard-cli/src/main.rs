@@ -2,6 +2,8 @@
 
 mod bench;
 mod call;
+#[cfg(test)]
+mod counting;
 mod demo;
 mod log;
 mod serve;
@@ -13,6 +15,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Both ends of a call allocate its payload, and mimalloc does that faster than the system allocator.
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -231,6 +231,40 @@ fn an_interrupted_comparison_goes_on_with_what_is_missing() {
 }
 
 #[test]
+fn an_interruption_keeps_what_was_measured() {
+    use std::{
+        io::{BufRead, BufReader, Read},
+        process::Stdio,
+    };
+    let folder = Folder::new("ctrl-c");
+    let line = format!(
+        "bench compare --peers {0}/peers --json {0}/raw.json --preset connection --rivals floor --rounds 1 --seconds 0.2",
+        folder.0.display()
+    );
+    let mut run = Command::new(env!("CARGO_BIN_EXE_switchboard"))
+        .args(line.split(' '))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(run.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("connection: one by one") {
+        assert_ne!(told.read_line(&mut text).unwrap(), 0, "{text}");
+    }
+    assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
+    told.read_to_string(&mut text).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(1), "{text}");
+    assert!(text.contains("the same command goes on with the"), "{text}");
+    let rows = folder.json()["rows"].as_array().unwrap().clone();
+    assert!((1..6).contains(&rows.len()), "{rows:?}");
+    assert!(rows.iter().all(|row| row["outcome"]["measured"].is_object()), "{rows:?}");
+    let again = folder.compare(&format!("--resume {}/raw.json", folder.0.display()));
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(folder.json()["rows"].as_array().unwrap().len(), 6);
+}
+
+#[test]
 fn a_comparison_says_what_presets_and_rivals_there_are() {
     let folder = Folder::new("names");
     let told = |line: &str| String::from_utf8(folder.compare(line).stderr).unwrap();
@@ -249,7 +283,7 @@ fn own_subjects_speak_the_contract_in_every_mode() {
     let program = env!("CARGO_BIN_EXE_switchboard");
     for subject in ["floor", "pinned", "tokio"] {
         let mut server = Command::new(program)
-            .args(["bench-peer", subject, "server", "--call", "echo"])
+            .args(["bench-peer", subject, "server", "--call", "echo", "--host", "127.0.7.7"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -257,6 +291,7 @@ fn own_subjects_speak_the_contract_in_every_mode() {
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap();
+        assert!(address.starts_with("127.0.7.7:"), "{subject}: {address}");
         let two = format!("{address},{address}");
         for (address, rest) in [
             (address, "--call echo --callers 3 --bytes 1000 --connections 1"),

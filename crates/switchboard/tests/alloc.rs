@@ -14,7 +14,7 @@ use std::{
 };
 use support::{raw::*, *};
 use switchboard::{
-    Limit, Running, Server,
+    Channel, Limit, Running, Server,
     guard::{Concurrency, Rate, Rule},
 };
 
@@ -66,7 +66,7 @@ async fn settle() {
 }
 
 /// Allocations of one `call` after warm-up: the least of twenty averages, since tables grow now and then.
-async fn allocations(call: impl AsyncFn()) -> u64 {
+async fn allocations(mut call: impl AsyncFnMut()) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..21 {
         let before = COUNT.get();
@@ -126,20 +126,56 @@ fn guards_allocate_nothing() {
     });
 }
 
+/// What a message of a stream and its answer may allocate when nothing else is under way: the text that is sent, its
+/// encoding, a part of the read buffer, the handler's text and its answer, and the same again on the way back.
+const STREAM_MAX: u64 = 9;
+
+#[test]
+fn message_of_a_stream_allocates_no_more_than_its_bound() {
+    on_one_thread(async {
+        let (_running, channel, _) = served("tcp://127.0.0.1:0").await;
+        let (sender, mut replies) = chat(&channel).await.unwrap();
+        let text = "x".repeat(100);
+        let least = allocations(async || {
+            sender.send(text.clone()).await.unwrap();
+            assert_eq!(replies.next().await.unwrap().unwrap().len(), 100);
+        })
+        .await;
+        assert!(least <= STREAM_MAX, "{least} allocations a message, bound {STREAM_MAX}");
+    });
+}
+
 #[cfg(feature = "proto")]
 mod protobuf {
     use super::*;
     use buffa_types::google::protobuf::{__buffa::view::AnyView, Any, StringValue};
     use switchboard::{
-        Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Service, ServiceInfo, codec::proto,
+        Call, ClientMethod, Codec, Encoded, Kind, MethodInfo, Reply, Service, ServiceInfo, codec::proto,
     };
 
-    /// Tells the type of a message that is packed into another: a view in, a text out, as generated code would do it.
+    /// Answers about a message that is packed into another, as generated code would do it: `Name` takes a view and
+    /// makes a text, `Rename` changes the view and encodes it again.
     struct Types;
 
-    static TYPES: ServiceInfo =
-        ServiceInfo { name: "test.Types", methods: &[MethodInfo::new("Name", Kind::Unary)], descriptor: &[] };
+    static TYPES: ServiceInfo = ServiceInfo {
+        name: "test.Types",
+        methods: &[MethodInfo::new("Name", Kind::Unary), MethodInfo::new("Rename", Kind::Unary)],
+        descriptor: &[],
+    };
     static NAME: ClientMethod = ClientMethod { service: &TYPES, index: 0, path: "test.Types/Name" };
+    static RENAME: ClientMethod = ClientMethod { service: &TYPES, index: 1, path: "test.Types/Rename" };
+
+    /// A channel to a server of it, and a message for it.
+    async fn types() -> (Running, Channel, Any) {
+        let running = Server::new().add(Types).listen("tcp://127.0.0.1:0").start().await.unwrap();
+        let channel = Channel::connect(&running.url()).await.unwrap();
+        let request = Any {
+            type_url: "type.googleapis.com/test.Message".into(),
+            value: vec![1u8; 500].into(),
+            ..Any::default()
+        };
+        (running, channel, request)
+    }
 
     impl Service for Types {
         fn info(&self) -> &'static ServiceInfo {
@@ -147,10 +183,15 @@ mod protobuf {
         }
 
         async fn call(&self, call: Call) -> switchboard::Result<Reply> {
-            let codec = call.codec();
+            let (codec, method) = (call.codec(), call.method());
             let (bytes, cx) = call.into_one()?;
             let bytes = proto::view_bytes::<Any>(codec, bytes)?;
-            let request = proto::view::<AnyView<'_>>(&bytes)?;
+            let mut request = proto::view::<AnyView<'_>>(&bytes)?;
+            if method == RENAME.index {
+                request.type_url = "OK";
+                let reply = Encoded::<Any>::of_view(&request, &cx)?;
+                return Ok(Reply::one(reply.into_reply(codec)?, cx));
+            }
             let name = request.type_url.rsplit('/').next().unwrap_or_default();
             let reply = StringValue { value: name.to_owned(), ..StringValue::default() };
             let bytes = proto::encode(&reply, codec)?;
@@ -161,15 +202,7 @@ mod protobuf {
     #[test]
     fn unary_call_of_protobuf_allocates_less() {
         on_one_thread(async {
-            let server = Server::new().add(Types).listen("tcp://127.0.0.1:0");
-            let running = server.start().await.unwrap();
-            let channel = Channel::connect(&running.url()).await.unwrap();
-            let value = vec![1u8; 500];
-            let request = Any {
-                type_url: "type.googleapis.com/test.Message".into(),
-                value: value.into(),
-                ..Any::default()
-            };
+            let (_running, channel, request) = types().await;
             let call = async || {
                 let bytes = proto::encode(&request, Codec::Proto);
                 let call = channel.unary(&NAME, Codec::Proto, bytes, proto::decode::<StringValue>);
@@ -182,6 +215,41 @@ mod protobuf {
             let before = COUNT.get();
             call().await;
             assert_eq!(latest(COUNT.get() - before), [12, 14, 12]);
+        });
+    }
+
+    /// What a call by gRPC may allocate, both sides together: nearly all of it is done by the HTTP/2 libraries.
+    #[cfg(feature = "http")]
+    const GRPC_MAX: u64 = 37;
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn unary_call_of_grpc_allocates_no_more_than_its_bound() {
+        on_one_thread(async {
+            let (running, _, request) = types().await;
+            let channel = Channel::connect(&format!("{}?wire=grpc", running.url())).await.unwrap();
+            let call = async || {
+                let bytes = proto::encode(&request, Codec::Proto);
+                let call = channel.unary(&NAME, Codec::Proto, bytes, proto::decode::<StringValue>);
+                assert_eq!(call.await.unwrap().value, "test.Message");
+            };
+            let least = allocations(call).await;
+            assert!(least <= GRPC_MAX, "{least} allocations a call, bound {GRPC_MAX}");
+        });
+    }
+
+    #[test]
+    fn unary_call_that_is_only_viewed_allocates_the_reply_that_the_caller_keeps() {
+        on_one_thread(async {
+            let (_running, channel, request) = types().await;
+            let call = async || {
+                let bytes = proto::encode(&request, Codec::Proto);
+                let call = channel.unary(&RENAME, Codec::Proto, bytes, proto::decode::<Any>).encoded();
+                let reply = call.await.unwrap();
+                let reply = reply.view().unwrap();
+                assert_eq!((reply.type_url, reply.value.len()), ("OK", 500));
+            };
+            assert_eq!(allocations(call).await, 1, "allocations a call");
         });
     }
 }

@@ -10,7 +10,7 @@ use connectrpc::{
     client::{ClientConfig, HttpClient},
 };
 use http::Uri;
-use rustpeer::{DEADLINE, Messages, Replies};
+use rustpeer::{DEADLINE, MESSAGE_BYTES_MAX, Messages, Replies};
 use std::{net::SocketAddr, sync::Arc};
 use tokio_stream::StreamExt;
 
@@ -25,8 +25,10 @@ pub(crate) struct Connection {
 impl Connection {
     fn on(transport: Transport, address: SocketAddr) -> Result<Self, String> {
         let uri: Uri = format!("http://{address}").parse().map_err(|error| format!("{address}: {error}"))?;
-        let unary = ClientConfig::new(uri.clone()).with_default_timeout(DEADLINE);
-        let streams = ClientConfig::new(uri).with_protocol(Protocol::Grpc);
+        let config = ClientConfig::new(uri).with_default_max_message_size(MESSAGE_BYTES_MAX);
+        let unary = config.clone().with_default_timeout(DEADLINE);
+        // Without a deadline: it would be that of the whole stream.
+        let streams = config.with_protocol(Protocol::Grpc);
         Ok(Self {
             unary: BenchClient::new(transport.clone(), unary),
             streams: BenchClient::new(transport, streams),
@@ -41,7 +43,7 @@ impl rustpeer::Connection for Connection {
     }
 
     async fn open_once(address: SocketAddr) -> Result<Self, String> {
-        Self::on(Transport::Once(HttpClient::plaintext()), address)
+        Self::on(Transport::Once(Box::new(HttpClient::plaintext())), address)
     }
 
     async fn echo(&mut self, payload: &Bytes) -> Result<(), String> {

@@ -2,15 +2,15 @@
 
 use crate::proto::{Bench as Service, BenchServer, BenchmarkMessage, EchoMessage};
 use connectrpc::{
-    ConnectRpcService, PreEncoded, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
-    StreamMessage,
+    ConnectRpcService, Limits, PreEncoded, RequestContext, Response, ServiceRequest, ServiceResult,
+    ServiceStream, StreamMessage,
 };
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
-use rustpeer::Accepted;
+use rustpeer::{Accepted, MESSAGE_BYTES_MAX};
 use tokio_stream::StreamExt;
 
 /// The service.
@@ -18,7 +18,11 @@ pub(crate) struct Bench;
 
 impl rustpeer::Server for Bench {
     async fn serve(mut connections: Accepted) -> Result<(), String> {
-        let service = TowerToHyperService::new(ConnectRpcService::new(BenchServer::new(Bench)));
+        let limits = Limits::default()
+            .with_max_request_body_size(MESSAGE_BYTES_MAX)
+            .with_max_message_size(MESSAGE_BYTES_MAX);
+        let service = ConnectRpcService::new(BenchServer::new(Bench)).with_limits(limits);
+        let service = TowerToHyperService::new(service);
         let mut http = Builder::new(TokioExecutor::new());
         // hyper's 200 would make the callers of a benchmark wait for each other.
         http.http2().max_concurrent_streams(None);

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 #[derive(Clone)]
 pub(crate) enum Transport {
     /// connectrpc's own client, without HTTP/2: no preface and settings before the request.
-    Once(HttpClient),
+    Once(Box<HttpClient>),
     /// hyper's connection without a pool or a queue before it.
     Http2(SendRequest<ClientBody>),
 }

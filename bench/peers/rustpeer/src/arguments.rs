@@ -2,7 +2,10 @@
 
 use crate::runtime::{Runtime, cores};
 use lexopt::{Arg, Parser, ValueExt};
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 /// The command line.
 #[derive(Debug)]
@@ -16,7 +19,8 @@ pub struct Arguments {
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    Server,
+    /// Listens on this address.
+    Server(IpAddr),
     Client(Load),
     Codecs,
 }
@@ -80,6 +84,7 @@ impl Arguments {
     fn read(mut parser: Parser) -> Result<Self, lexopt::Error> {
         let mut runtime = Runtime::PerCore;
         let mut threads = cores();
+        let mut host = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (mut role, mut codecs) = (None, false);
         let mut load = Load {
             call: Call::Echo,
@@ -108,6 +113,7 @@ impl Arguments {
                 Arg::Long("connections") => {
                     load.connections = Some(parser.value()?.parse()?).filter(|connections| *connections > 0);
                 }
+                Arg::Long("host") => host = parser.value()?.parse()?,
                 Arg::Long("mode") => {
                     load.mode = match parser.value()?.string()?.as_str() {
                         "unary" => Mode::Unary,
@@ -129,7 +135,7 @@ impl Arguments {
             }
         }
         let command = match role.as_deref() {
-            Some("server") => Command::Server,
+            Some("server") => Command::Server(host),
             Some("client") if codecs => Command::Codecs,
             Some("client") if load.addresses.is_empty() => {
                 return Err("--address HOST:PORT is missing".into());

@@ -15,7 +15,7 @@ mod stream;
 mod tally;
 
 pub use allocation::Counting;
-pub use callers::{Connection, DEADLINE};
+pub use callers::{Connection, DEADLINE, MESSAGE_BYTES_MAX};
 pub use codecs::Cost;
 pub use message::{FIELD3, NUMBER, TEXT};
 pub use mimalloc::MiMalloc;
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 /// Does what the command line says; `codecs` measures the codecs of the rival.
 pub fn run<C: Connection, S: Server>(codecs: impl FnOnce() -> Vec<Cost>) -> ExitCode {
     let outcome = match Arguments::parse() {
-        Ok(Arguments { command: Command::Server, runtime, threads, .. }) => {
-            serve::serve::<S>(runtime, threads)
+        Ok(Arguments { command: Command::Server(host), runtime, threads, .. }) => {
+            serve::serve::<S>(host, runtime, threads)
         }
         Ok(Arguments { command: Command::Client(load), runtime, threads, .. }) => {
             callers::measure::<C>(load, runtime, threads).map(|result| println!("{result}"))

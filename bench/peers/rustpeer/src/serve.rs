@@ -5,7 +5,7 @@ use socket2::{Domain, Socket, Type};
 use std::{
     future::Future,
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     pin::Pin,
     thread,
 };
@@ -25,9 +25,8 @@ pub trait Server: 'static {
 }
 
 /// Serves until the standard input ends, which ends the process.
-pub(crate) fn serve<S: Server>(runtime: Runtime, threads: usize) -> Result<(), String> {
-    let listener =
-        TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port to listen on: {error}"))?;
+pub(crate) fn serve<S: Server>(host: IpAddr, runtime: Runtime, threads: usize) -> Result<(), String> {
+    let listener = listen(host).map_err(|error| format!("no port to listen on: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     println!("listening on {address}");
     io::stdout().flush().map_err(|error| error.to_string())?;
@@ -50,9 +49,10 @@ pub(crate) fn serve<S: Server>(runtime: Runtime, threads: usize) -> Result<(), S
 }
 
 /// With the backlog that Go has: the 128 of the standard library overflow when a thousand callers connect at once.
-fn listen() -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+fn listen(host: IpAddr) -> io::Result<TcpListener> {
+    let address = SocketAddr::from((host, 0));
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.bind(&address.into())?;
     socket.listen(4096)?;
     Ok(socket.into())
 }

@@ -4,6 +4,7 @@ use bincode::{
     DefaultOptions, Options,
     config::{FixintEncoding, WithOtherIntEncoding},
 };
+use rustpeer::MESSAGE_BYTES_MAX;
 use serde::{Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::Transport;
 use tokio::net::TcpStream;
@@ -26,7 +27,8 @@ pub(crate) fn options() -> Settings {
 pub(crate) type Connection<In, Out> = Transport<TcpStream, In, Out, Bincode<In, Out, Settings>>;
 
 pub(crate) fn on<In: DeserializeOwned, Out: Serialize>(stream: TcpStream) -> Connection<In, Out> {
-    let mut framed = Framed::with_capacity(stream, LengthDelimitedCodec::new(), BUFFER);
+    let frames = LengthDelimitedCodec::builder().max_frame_length(MESSAGE_BYTES_MAX).new_codec();
+    let mut framed = Framed::with_capacity(stream, frames, BUFFER);
     framed.set_backpressure_boundary(BUFFER);
     tarpc::serde_transport::new(framed, Bincode::from(options()))
 }

@@ -2,7 +2,7 @@
 
 use crate::proto::{BenchmarkMessage, EchoMessage, bench_client::BenchClient};
 use bytes::Bytes;
-use rustpeer::{DEADLINE, Messages, Replies};
+use rustpeer::{DEADLINE, MESSAGE_BYTES_MAX, Messages, Replies};
 use std::{net::SocketAddr, sync::Arc};
 use tokio_stream::StreamExt;
 use tonic::{
@@ -23,7 +23,8 @@ impl rustpeer::Connection for Connection {
             Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
         let channel = endpoint.tcp_nodelay(true).connect().await.map_err(|error| format!("{error:?}"))?;
         let message = Arc::new(rustpeer::benchmark_message!(BenchmarkMessage));
-        Ok(Self { client: BenchClient::new(channel), message })
+        let client = BenchClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        Ok(Self { client, message })
     }
 
     async fn echo(&mut self, payload: &Bytes) -> Result<(), String> {

@@ -4,7 +4,7 @@ use crate::proto::{
     BenchmarkMessage, EchoMessage,
     bench_server::{self, BenchServer},
 };
-use rustpeer::Accepted;
+use rustpeer::{Accepted, MESSAGE_BYTES_MAX};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 /// The service.
@@ -12,7 +12,7 @@ pub(crate) struct Bench;
 
 impl rustpeer::Server for Bench {
     async fn serve(connections: Accepted) -> Result<(), String> {
-        let service = BenchServer::new(Bench);
+        let service = BenchServer::new(Bench).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let served = Server::builder().add_service(service).serve_with_incoming(connections).await;
         served.map_err(|error| format!("{error:?}"))
     }

@@ -36,7 +36,12 @@ use measure::Measured;
 use options::{CommonArgs, Kind, Run, What};
 use progress::Progress;
 use record::Record;
-use std::{fs, io::Write, path::Path};
+use std::{
+    fs,
+    io::Write,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+};
 use subject::Subject;
 
 /// Measures what `args` ask for and reports it.
@@ -86,11 +91,16 @@ fn run_alone(kind: &Kind) -> Result<(), String> {
 /// # Errors
 /// When it cannot listen or accept.
 pub(crate) fn serve_floor(args: &ServerArgs) -> Result<(), String> {
-    let listener = process::listen()?;
+    listen_floor(Ipv4Addr::LOCALHOST.into(), args.workers as usize)
+}
+
+/// The same on a free port of `host`.
+fn listen_floor(host: IpAddr, workers: usize) -> Result<(), String> {
+    let listener = process::listen(host)?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the own address: {error}"))?;
     process::announce(address);
     process::end_with_parent();
-    floor::serve(&listener, args.workers as usize).map(|never| match never {})
+    floor::serve(&listener, workers).map(|never| match never {})
 }
 
 /// Serves what `bench` calls on a free port, whose address is the first line of standard output.

@@ -4,7 +4,7 @@ use super::memory;
 use std::{
     env,
     io::{self, BufRead, BufReader, Read},
-    net::{Ipv4Addr, TcpListener},
+    net::{IpAddr, TcpListener},
     path::PathBuf,
     process::{self, Child, ChildStdout, Command, Stdio},
     thread,
@@ -74,13 +74,12 @@ impl Drop for Server {
     }
 }
 
-/// In a server: listens on a free port of the loopback address.
+/// In a server: listens on a free port of `host`.
 ///
 /// # Errors
 /// When no port is free.
-pub(super) fn listen() -> Result<TcpListener, String> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))
+pub(super) fn listen(host: IpAddr) -> Result<TcpListener, String> {
+    TcpListener::bind((host, 0)).map_err(|error| format!("cannot listen on {host}: {error}"))
 }
 
 /// In a server: tells the benchmark the address to call.

@@ -12,7 +12,11 @@ use crate::services::{
 };
 use ::switchboard::{Channel, Limit, Running, Runtime};
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
@@ -26,20 +30,24 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// When it cannot listen or accept.
 pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
     Runtime::new().workers(args.workers as usize).run(async move {
-        let running = start().await?;
+        let running = start(Ipv4Addr::LOCALHOST.into()).await?;
         process::announce(running.url());
         process::end_with_parent();
         std::future::pending().await
     })
 }
 
-/// Starts the server on a free port, on the workers or the runtime that this is called on.
+/// Starts the server on a free port of `host`, on the workers or the runtime that this is called on.
 ///
 /// # Errors
 /// When it cannot listen.
-pub(super) async fn start() -> Result<Running, String> {
+pub(super) async fn start(host: IpAddr) -> Result<Running, String> {
     let server = services::server().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
-    server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
+    server
+        .listen(format!("tcp://{}", SocketAddr::new(host, 0)))
+        .start()
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// Echo calls of `payload`.

@@ -67,5 +67,5 @@ const METHOD: [&str; 8] = [
     "Of several client processes, means and medians are weighted by calls; of the tails the worst process is shown.",
     "Each rival runs in the best configuration that was found for it on such a machine; what was tried stands beside it and in its manifest under bench/peers.",
     "The floor is a bare loop of the same shape on the same sockets without codec, limits, deadlines, metrics or calls that can fail one by one: the limit of this machine for this design, not a rival.",
-    "Allocations of Switchboard's own codecs are not counted: an allocator that counts would slow every other number of this program down.",
+    "Allocations of Switchboard's own codecs are counted by a test of this program: an allocator that counts would slow every other number down.",
 ];

@@ -66,6 +66,7 @@ fn subject(name: &str, kind: Kind) -> Subject {
         modes: vec![Mode::Unary, Mode::PerCall, Mode::Stream],
         configuration: "as it comes".to_owned(),
         license: "MIT".to_owned(),
+        is_per_core: name == "tarpc",
         server: Vec::new(),
         client: Vec::new(),
     }

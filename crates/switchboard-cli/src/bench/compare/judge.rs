@@ -6,12 +6,14 @@
 use super::{
     cell::{Cell, Preset},
     result::{Numbers, Results},
-    subject::{Kind, Subject, plain},
+    subject::{Kind, OURS, Subject, TOKIO, plain},
 };
 use serde::Serialize;
 
 /// One demand.
 struct Rule {
+    /// Of Switchboard on its workers, or under a plain tokio runtime.
+    of: Kind,
     preset: Preset,
     /// The last part of the cells' ids, all if there are none.
     cells: &'static [&'static str],
@@ -37,6 +39,9 @@ enum Against {
     AllBut(&'static [&'static str]),
     /// The best of all rivals written in this language.
     Language(&'static str),
+    /// The best of all rivals but those with a runtime on each thread: what runs on a multi-thread runtime, or on
+    /// threads of its library's own.
+    Threads,
     /// Switchboard's own median latency.
     OwnMedian,
 }
@@ -46,6 +51,8 @@ enum Against {
 pub(super) struct Verdict {
     pub(super) cell: String,
     pub(super) label: String,
+    /// Whose numbers are held against the bar.
+    pub(super) subject: String,
     /// What is compared.
     pub(super) metric: &'static str,
     /// The best of those that were compared; the wanted names when none was there.
@@ -78,7 +85,12 @@ const fn rule(
     against: Against,
     factor: f64,
 ) -> Rule {
-    Rule { preset, cells, metric, against, factor }
+    Rule { of: Kind::Ours, preset, cells, metric, against, factor }
+}
+
+/// The same of Switchboard under a plain tokio runtime.
+const fn under_tokio(preset: Preset) -> Rule {
+    Rule { of: Kind::OursToo, ..rule(preset, &[], Metric::Throughput, Against::Threads, 1.0) }
 }
 
 use Metric::{Cpu, P99, PeakMemory, Throughput};
@@ -102,6 +114,8 @@ const RULES: &[Rule] = &[
     rule(Preset::Connection, &["pipelined"], Throughput, Against::AllBut(&["libzmq", "tarpc"]), 10.0),
     rule(Preset::Connection, &["stream"], Throughput, Against::Best(TONIC), 1.0),
     rule(Preset::All, &[], Cpu, ALL, 1.0),
+    under_tokio(Preset::Callers),
+    under_tokio(Preset::Message),
 ];
 
 /// How every cell stands to every rule that is about it.
@@ -122,7 +136,7 @@ impl Rule {
     }
 
     fn judge(&self, results: &Results<'_>) -> Verdict {
-        let numbers = results.of_kind(Kind::Ours);
+        let numbers = results.of_kind(self.of);
         let ours = numbers.map(|numbers| self.metric.of(numbers));
         let is_lower_better = self.metric != Throughput;
         let better = |one: f64, other: f64| if is_lower_better { one < other } else { one > other };
@@ -146,6 +160,7 @@ impl Rule {
         Verdict {
             cell: results.cell.id.clone(),
             label: results.cell.label.clone(),
+            subject: if self.of == Kind::Ours { OURS } else { TOKIO }.to_owned(),
             metric: self.metric.name(),
             rival: best.map_or_else(|| self.against.in_words(), |(name, _)| name.to_owned()),
             wanted: self.factor,
@@ -165,6 +180,7 @@ impl Against {
             Self::AllBut(names) => !names.iter().any(|name| is(subject, name)),
             Self::Language(language) => subject.language == language,
             Self::OwnMedian => false,
+            Self::Threads => !subject.is_per_core,
         }
     }
 
@@ -182,6 +198,7 @@ impl Against {
             Self::AllBut(_) => "every rival".to_owned(),
             Self::Language(language) => format!("rivals in {language}"),
             Self::OwnMedian => "its own median".to_owned(),
+            Self::Threads => "rivals without a runtime on each thread".to_owned(),
         }
     }
 }
@@ -247,6 +264,21 @@ mod tests {
         assert!((own.measured.unwrap() - 0.5).abs() < 1e-9 && own.met == Some(true), "{own:?}");
         assert!(verdicts.iter().filter(|one| one.metric == "CPU per call").count() >= 18);
         assert_eq!(find(&verdicts, "message/5000", "peak memory", "grpc-go").met, Some(true));
+    }
+
+    #[test]
+    fn under_a_plain_runtime_it_is_held_against_those_that_have_no_runtime_on_each_thread() {
+        // There Switchboard is a third as fast; tarpc runs on a runtime a core.
+        let raw = fake::raw(&[("grpc-go", 10.0, 9.0), ("tarpc", 90.0, 2.0)], 150.0, 1.0);
+        let verdicts = judge(&super::super::result::results(&raw));
+        let of = |cell: &str| -> Vec<&Verdict> {
+            verdicts.iter().filter(|one| one.cell == cell && one.subject == TOKIO).collect()
+        };
+        for cell in ["callers/1", "message/5000"] {
+            let [one] = of(cell)[..] else { panic!("{cell}: {verdicts:#?}") };
+            assert_eq!((one.rival.as_str(), one.measured, one.met), ("grpc-go", Some(5.0), Some(true)));
+        }
+        assert!(of("sizes/10").is_empty() && verdicts.iter().any(|one| one.subject == OURS));
     }
 
     #[test]

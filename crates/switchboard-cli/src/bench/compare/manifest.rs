@@ -28,6 +28,16 @@ pub(super) struct Manifest {
     /// Of the library.
     #[serde(default)]
     pub(super) license: String,
+    #[serde(default)]
+    pub(super) options: Options,
+}
+
+/// The one of its settings that something depends on; the others are for readers.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Options {
+    /// `per-core` is a runtime of its own on each thread.
+    #[serde(default)]
+    pub(super) runtime: Option<String>,
 }
 
 fn unary() -> Vec<Mode> {

@@ -11,6 +11,8 @@ mod child;
 mod facts;
 #[cfg(test)]
 mod fake;
+mod host;
+mod interrupt;
 mod judge;
 mod manifest;
 mod options;
@@ -31,9 +33,11 @@ mod verdicts;
 pub(super) use options::CompareArgs;
 
 use super::{machine::Machine, peer::Call, process};
+use interrupt::Interrupt;
 use plan::Step;
 use progress::Progress;
 use raw::{Outcome, Raw, Row};
+use std::time::{Duration, Instant};
 
 /// Open files of a client with 5000 callers, one connection each in the worst case, and as many of its server.
 const FILES: u64 = 12_000;
@@ -47,7 +51,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
     let machine = Machine::here();
     process::allow_open_files(FILES)?;
     let mut raw = resume::begin(args, args.found()?, machine)?;
-    measure(&mut raw, args)?;
+    measure(&mut raw, args, &Interrupt::watch()?)?;
     raw.write_complete(args.file())?;
     if let Some(file) = &args.html {
         super::write(file, &page::render(&raw))?;
@@ -57,12 +61,16 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), String> {
     if own_failures.is_empty() { Ok(()) } else { Err(own_failures.join("; ")) }
 }
 
+/// What an interruption without warning may cost: not much, and writing a megabyte is not free either.
+const WRITE_INTERVAL: Duration = Duration::from_secs(15);
+
 /// Makes the measurements that are missing.
-fn measure(raw: &mut Raw, args: &CompareArgs) -> Result<(), String> {
+fn measure(raw: &mut Raw, args: &CompareArgs, interrupt: &Interrupt) -> Result<(), String> {
     let plan = raw.plan.clone();
     let mut missing: Vec<Step<'_>> = plan.steps();
     missing.retain(|&step| !raw.is_settled(step));
     let mut progress = Progress::start(&plan, &missing);
+    let mut written = Instant::now();
     for (at, &step) in missing.iter().enumerate() {
         if raw.is_settled(step) {
             progress.skip(step);
@@ -74,6 +82,10 @@ fn measure(raw: &mut Raw, args: &CompareArgs) -> Result<(), String> {
         } else {
             trial::run(step.subject, step.cell, plan.times()).map(Outcome::Measured)
         };
+        // Ctrl-C on a terminal reaches the processes of the measurement too: that they failed says nothing.
+        if interrupt.is_requested() && outcome.is_err() {
+            break;
+        }
         raw.rows.push(Row {
             cell: step.cell.id.clone(),
             subject: step.subject.name.clone(),
@@ -83,9 +95,23 @@ fn measure(raw: &mut Raw, args: &CompareArgs) -> Result<(), String> {
         progress.done(step);
         let ends_round =
             missing.get(at + 1).is_none_or(|next| (next.round, &next.cell.id) != (step.round, &step.cell.id));
-        if ends_round {
+        if ends_round || written.elapsed() > WRITE_INTERVAL {
             raw.write(args.file())?;
+            written = Instant::now();
+        }
+        if interrupt.is_requested() {
+            break;
         }
     }
-    Ok(())
+    drop(progress);
+    if !interrupt.is_requested() {
+        return Ok(());
+    }
+    raw.write(args.file())?;
+    Err(format!(
+        "interrupted; {} measurements are in {}: the same command goes on with the {} that are missing",
+        raw.rows.len(),
+        args.file().display(),
+        raw.missing().len()
+    ))
 }

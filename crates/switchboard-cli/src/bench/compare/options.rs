@@ -28,6 +28,9 @@ pub(in crate::bench) struct CompareArgs {
     /// Go on with the run in FILE, or draw its report again if it is complete.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(super) resume: Option<PathBuf>,
+    /// Measure again what failed in the run that is gone on with, as after a rival was mended.
+    #[arg(long)]
+    pub(super) retry_failed: bool,
     /// Write the report as a page that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,

@@ -90,6 +90,11 @@ impl Raw {
         write(&Complete { raw: self, medians: medians.collect(), verdicts }, file)
     }
 
+    /// Forgets what failed, so that it is missing.
+    pub(super) fn forget_failures(&mut self) {
+        self.rows.retain(|row| !matches!(row.outcome, Outcome::Failed(_)));
+    }
+
     /// The steps of the plan that are still to be made.
     pub(super) fn missing(&self) -> Vec<Step<'_>> {
         self.plan.steps().into_iter().filter(|&step| !self.is_settled(step)).collect()

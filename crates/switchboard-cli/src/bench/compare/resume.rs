@@ -10,7 +10,11 @@ use crate::bench::machine::Machine;
 /// # Errors
 /// When the file holds something else, or a run of other flags; says which.
 pub(super) fn begin(args: &CompareArgs, found: Found, machine: Machine) -> Result<Raw, String> {
-    let raw = match (Raw::read(args.file())?, &args.resume) {
+    let mut kept = Raw::read(args.file())?;
+    if let Some(raw) = kept.as_mut().filter(|_| args.retry_failed) {
+        raw.forget_failures();
+    }
+    let raw = match (kept, &args.resume) {
         (Some(raw), Some(_)) => go_on(raw, args, &found, &machine)?,
         (None, Some(file)) => return Err(format!("--resume {}: no such file", file.display())),
         (kept, None) => begin_or_go_on(kept, args, found, machine)?,
@@ -93,6 +97,7 @@ mod tests {
             rounds: None,
             json: if resume { PathBuf::new() } else { file.clone() },
             resume: resume.then_some(file),
+            retry_failed: false,
             html: None,
             peers: None,
         }
@@ -172,6 +177,24 @@ mod tests {
         assert_eq!(start(&args("complete", true)).unwrap().rows.len(), raw.rows.len());
         fs::remove_file(args_here.file()).unwrap();
         assert!(start(&args("complete", true)).unwrap_err().contains("no such file"));
+    }
+
+    #[test]
+    fn what_failed_is_measured_again_on_request() {
+        let args_here = args("again", false);
+        let mut raw = fake::raw(&[("tonic", 1.0, 1.0)], 1.0, 1.0);
+        let rows = raw.rows.len();
+        raw.rows[7].outcome = Outcome::Failed("no port".to_owned());
+        raw.write(args_here.file()).unwrap();
+        assert!(start(&args("again", true)).unwrap().missing().is_empty());
+        let flags =
+            CompareArgs { retry_failed: true, preset: Vec::new(), seconds: None, ..args("again", true) };
+        let again = start(&flags);
+        // The machine of a run that goes on must be that of its beginning.
+        assert!(again.unwrap_err().contains("the machine is"));
+        raw.forget_failures();
+        assert_eq!((raw.rows.len(), raw.missing().len()), (rows - 1, 1));
+        fs::remove_file(args_here.file()).unwrap();
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub(super) struct Subject {
     pub(super) modes: Vec<Mode>,
     pub(super) configuration: String,
     pub(super) license: String,
+    /// Whether each thread has a runtime of its own, between which nothing moves, as Switchboard's workers have.
+    #[serde(default)]
+    pub(super) is_per_core: bool,
     /// Command lines, not kept in results: they hold paths of this machine.
     #[serde(skip)]
     pub(super) server: Vec<String>,
@@ -143,6 +146,7 @@ impl Subject {
             modes: manifest.modes,
             configuration: manifest.configuration,
             license: manifest.license,
+            is_per_core: manifest.options.runtime.as_deref() == Some("per-core"),
             server: manifest.server,
             client: manifest.client,
         }
@@ -178,6 +182,7 @@ fn own(itself: &Path) -> Vec<Subject> {
         modes: vec![Mode::Unary, Mode::PerCall, Mode::Stream],
         configuration: configuration.to_owned(),
         license: env!("CARGO_PKG_LICENSE").to_owned(),
+        is_per_core: kind != Kind::OursToo,
         server: line(engine, "server"),
         client: line(engine, "client"),
     };

@@ -3,7 +3,7 @@
 use super::{
     judge::Verdict,
     result::{Numbers, Results},
-    subject::Kind,
+    subject::{Kind, TOKIO},
 };
 use crate::bench::report::{duration, thousands};
 
@@ -21,6 +21,7 @@ pub(super) fn sentences(results: &[Results<'_>], verdicts: &[Verdict]) -> Vec<St
     }
     sentences.extend(find("callers/100").or_else(|| find("message/1000")).and_then(cpu));
     sentences.extend(find("message/5000").and_then(latency));
+    sentences.extend(under_tokio(verdicts));
     sentences.extend(tally(verdicts));
     sentences
 }
@@ -89,6 +90,25 @@ fn latency(results: &Results<'_>) -> Option<String> {
     ))
 }
 
+/// Under a plain tokio runtime it is held against those that run on such a one, or on threads of their own.
+fn under_tokio(verdicts: &[Verdict]) -> Option<String> {
+    let tested: Vec<&Verdict> =
+        verdicts.iter().filter(|verdict| verdict.subject == TOKIO && verdict.met.is_some()).collect();
+    let behind: Vec<&str> = tested
+        .iter()
+        .filter(|verdict| verdict.met == Some(false))
+        .map(|verdict| verdict.cell.as_str())
+        .collect();
+    (!tested.is_empty()).then(|| {
+        let (all, ahead) = (tested.len(), tested.len() - behind.len());
+        let but = if behind.is_empty() { String::new() } else { format!(", not in {}", behind.join(", ")) };
+        format!(
+            "Under a plain multi-thread tokio runtime Switchboard is faster than every rival that has no runtime on each \
+             thread in {ahead} of {all} cells of callers and message{but}."
+        )
+    })
+}
+
 fn tally(verdicts: &[Verdict]) -> Option<String> {
     let count = |met| verdicts.iter().filter(|verdict| verdict.met == met).count();
     let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
@@ -130,6 +150,7 @@ mod tests {
         );
         assert!(all.contains("the best rival, tonic, takes 3.00 us"), "{all}");
         assert!(all.contains("factors that are wanted"), "{all}");
+        assert!(all.contains("on each thread in 9 of 9 cells of callers and message."), "{all}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One measurement of one subject in one cell: its servers and clients are started, left to it, and counted.
 
-use super::{cell::Cell, child::Process, subject::Subject};
+use super::{cell::Cell, child::Process, host, subject::Subject};
 use crate::bench::peer::{Answer, Call, Mode};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -66,7 +66,8 @@ pub(super) fn run(subject: &Subject, cell: &Cell, times: Times) -> Result<Trial,
     let mut servers = Vec::new();
     let mut addresses = Vec::new();
     for _ in 0..cell.servers {
-        let mut server = Process::start(&subject.server, &call)?;
+        let host = ["--host".to_owned(), host::next().to_string()];
+        let mut server = Process::start(&subject.server, &[&call[..], &host].concat())?;
         addresses.push(server.address()?);
         servers.push(server);
     }
@@ -149,5 +150,41 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Unary => "unary",
         Mode::PerCall => "per-call",
         Mode::Stream => "stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::fake;
+
+    /// A subject that listens nowhere; its client answers with the address that it was given.
+    fn echoing() -> (Subject, Cell) {
+        let mut plan = fake::raw(&[], 1.0, 1.0).plan;
+        let words = |script: &str| ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
+        let mut subject = plan.subjects.remove(0);
+        subject.server = words(r#"[ "$3" = --host ] && echo "listening on $4:1"; exec cat"#);
+        subject.client = words(
+            r#"[ "$3" = --address ] && echo "{\"requests\":1,\"total_requests\":1,\"elapsed_s\":1,\"errors\":1,
+            \"first_error\":\"$4\",\"mean_us\":1,\"p50_us\":1,\"p99_us\":1,\"max_us\":1}" | tr -d '\n'"#,
+        );
+        (subject, plan.cells.remove(0))
+    }
+
+    #[test]
+    fn no_two_servers_listen_on_the_same_address() {
+        let (subject, mut cell) = echoing();
+        cell.servers = 2;
+        let times = Times { warm_up: 0.0, seconds: 0.0 };
+        let mut hosts = Vec::new();
+        for _ in 0..2 {
+            let addresses = run(&subject, &cell, times).unwrap().answer.first_error.unwrap();
+            hosts.extend(addresses.split(',').map(|address| address.trim_end_matches(":1").to_owned()));
+        }
+        assert_eq!(hosts.len(), 4, "{hosts:?}");
+        assert!(hosts.iter().all(|host| host.starts_with("127.") && host != "127.0.0.1"), "{hosts:?}");
+        hosts.sort();
+        hosts.dedup();
+        assert_eq!(hosts.len(), 4, "{hosts:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! How the results stand to the bar: every miss, then everything.
 
-use super::judge::Verdict;
+use super::{judge::Verdict, subject::OURS};
 use crate::bench::{
     html::escape,
     report::{duration, thousands},
@@ -30,8 +30,9 @@ pub(super) fn section(verdicts: &[Verdict]) -> String {
 /// Each verdict as a line, for a terminal.
 pub(super) fn text(verdict: &Verdict) -> String {
     format!(
-        "{}: {} {} {}: {} ({} to {})",
+        "{}: {}{} {} {}: {} ({} to {})",
         verdict.cell,
+        if is_of_ours(verdict) { String::new() } else { format!("{}: ", verdict.subject) },
         verdict.metric,
         wanted(verdict),
         verdict.rival,
@@ -51,6 +52,10 @@ fn table(verdicts: &[&Verdict]) -> String {
             Some(false) => ("missed", "missed"),
             None => ("open", "no rival here"),
         };
+        let mut label = escape(&verdict.label);
+        if !is_of_ours(verdict) {
+            let _ = write!(label, "<br>{}", escape(&verdict.subject));
+        }
         let mut against = escape(&verdict.rival);
         if !verdict.without.is_empty() && verdict.met.is_some() {
             let _ = write!(against, "<small>not here: {}</small>", escape(&verdict.without.join(", ")));
@@ -61,7 +66,7 @@ fn table(verdicts: &[&Verdict]) -> String {
              <td class=\"text\">{against}</td>\
              <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"word\">{word}</td></tr>",
             escape(verdict.cell.split('/').next().unwrap_or_default()),
-            escape(&verdict.label),
+            label,
             verdict.metric,
             escape(&wanted(verdict)),
             escape(&measured(verdict)),
@@ -70,6 +75,11 @@ fn table(verdicts: &[&Verdict]) -> String {
         );
     }
     html + "</tbody>\n</table></div>\n"
+}
+
+/// Whether it is about Switchboard as it is meant to be used.
+fn is_of_ours(verdict: &Verdict) -> bool {
+    verdict.subject == OURS
 }
 
 fn is_own(verdict: &Verdict) -> bool {

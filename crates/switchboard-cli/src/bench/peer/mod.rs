@@ -11,6 +11,7 @@ mod threads;
 use super::{process, switchboard, worker};
 use ::switchboard::Runtime;
 use clap::{Args, Subcommand, ValueEnum};
+use std::net::{IpAddr, Ipv4Addr};
 use tokio::runtime;
 
 pub(super) use reply::Answer;
@@ -39,6 +40,9 @@ enum Role {
     Server {
         #[arg(long, value_enum)]
         call: Call,
+        /// The address to listen on.
+        #[arg(long, default_value_t = Ipv4Addr::LOCALHOST.into())]
+        host: IpAddr,
     },
     Client(client::ClientArgs),
 }
@@ -71,21 +75,21 @@ pub(super) enum Mode {
 pub(crate) fn run(args: &PeerArgs) -> Result<(), String> {
     match &args.role {
         Role::Client(client) => client::run(args.subject, client),
-        Role::Server { call: Call::Codecs } => Err("codecs are measured in the client alone".to_owned()),
+        Role::Server { call: Call::Codecs, .. } => Err("codecs are measured in the client alone".to_owned()),
         // The same services answer every call, and the floor answers with what it was sent.
-        Role::Server { .. } => serve(args.subject),
+        Role::Server { host, .. } => serve(args.subject, *host),
     }
 }
 
-fn serve(engine: Engine) -> Result<(), String> {
-    let serving = async {
-        let running = switchboard::start().await?;
+fn serve(engine: Engine, host: IpAddr) -> Result<(), String> {
+    let serving = async move {
+        let running = switchboard::start(host).await?;
         process::announce(running.url().trim_start_matches("tcp://"));
         process::end_with_parent();
         std::future::pending().await
     };
     match engine {
-        Engine::Floor => super::serve_floor(&super::ServerArgs { workers: worker::cores() as u32 }),
+        Engine::Floor => super::listen_floor(host, worker::cores()),
         Engine::Pinned => Runtime::new().run(serving),
         Engine::Tokio => runtime::Builder::new_multi_thread()
             .enable_all()

@@ -1,0 +1,15 @@
+//! What `switchboard bench` calls, and the services that answer: the same sources.
+
+#[path = "../../../crates/switchboard-cli/src/services/bench.rs"]
+mod bench;
+
+pub(crate) use bench::{BenchService, benchmark_message};
+
+/// Generated from the schema of `switchboard bench`.
+#[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
+pub(crate) mod proto {
+    /// Package `bench.v1`.
+    pub(crate) mod bench {
+        switchboard::include_proto!("bench.v1");
+    }
+}

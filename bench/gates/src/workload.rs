@@ -1,0 +1,150 @@
+//! What is called: the same calls as in `switchboard bench compare`, a fixed number of them.
+
+use crate::services::{
+    BenchService, benchmark_message,
+    proto::bench::{BenchClient, BenchServer, BenchmarkMessage, EchoMessage},
+};
+use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
+use switchboard::{Channel, Running, Server, Status};
+use tokio::sync::Semaphore;
+
+/// One shape of load.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    name: &'static str,
+    kind: Kind,
+    /// Calls, or messages of a stream, that are under way at once.
+    outstanding: usize,
+    /// Appended to the address.
+    wire: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Echo,
+    Message,
+    Stream,
+}
+
+const ALL: [Workload; 6] = [
+    workload("echo-1", Kind::Echo, 1, ""),
+    workload("echo-100", Kind::Echo, 100, ""),
+    workload("grpc-echo-100", Kind::Echo, 100, "?wire=grpc"),
+    workload("message-1", Kind::Message, 1, ""),
+    workload("message-100", Kind::Message, 100, ""),
+    workload("stream-100", Kind::Stream, 100, ""),
+];
+
+const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'static str) -> Workload {
+    Workload { name, kind, outstanding, wire }
+}
+
+/// As in the benchmark.
+const ECHO_BYTES: usize = 100;
+/// Calls have a deadline, as in the benchmark; under valgrind it must never pass.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Starts the server on a free port.
+///
+/// # Errors
+/// When it cannot listen.
+pub(crate) async fn start() -> Result<Running, String> {
+    let server = Server::new().add(BenchServer::new(BenchService)).listen("tcp://127.0.0.1:0");
+    server.start().await.map_err(|error| error.to_string())
+}
+
+impl Workload {
+    /// # Errors
+    /// When there is none of this name; says which there are.
+    pub(crate) fn named(name: &str) -> Result<&'static Self, String> {
+        ALL.iter().find(|one| one.name == name).ok_or_else(|| {
+            let names = ALL.each_ref().map(|one| one.name).join(", ");
+            format!("there is no workload {name:?}: there are {names}")
+        })
+    }
+
+    /// Makes `calls` in a closed loop on one connection to `address` and checks every reply.
+    ///
+    /// # Errors
+    /// When a call fails or is answered wrongly.
+    pub(crate) async fn make(&self, calls: u64, address: &str) -> Result<(), String> {
+        let url = format!("tcp://{address}{}", self.wire);
+        let channel = Channel::builder(&url).connections(1).connect().await.map_err(failed)?;
+        let client = BenchClient::new(channel);
+        if matches!(self.kind, Kind::Stream) {
+            return stream(&client, calls, self.outstanding).await;
+        }
+        let message = Arc::new(benchmark_message());
+        let callers: Vec<_> = (0..self.outstanding as u64)
+            .map(|at| {
+                let outstanding = self.outstanding as u64;
+                let share = calls / outstanding + u64::from(at < calls % outstanding);
+                match self.kind {
+                    Kind::Message => tokio::spawn(call_message(client.clone(), message.clone(), share)),
+                    Kind::Echo | Kind::Stream => tokio::spawn(call_echo(client.clone(), share)),
+                }
+            })
+            .collect();
+        for caller in callers {
+            caller.await.map_err(|error| error.to_string())??;
+        }
+        Ok(())
+    }
+}
+
+fn request() -> EchoMessage {
+    let payload = (0..ECHO_BYTES).map(|at| (at % 251) as u8).collect::<Bytes>();
+    EchoMessage { payload: Some(payload), ..Default::default() }
+}
+
+async fn call_echo(client: BenchClient, calls: u64) -> Result<(), String> {
+    let request = request();
+    for _ in 0..calls {
+        let reply = client.echo(&request).encoded().timeout(TIMEOUT).await.map_err(failed)?;
+        verify(reply.view().map_err(failed)?.payload == request.payload.as_deref())?;
+    }
+    Ok(())
+}
+
+async fn call_message(client: BenchClient, request: Arc<BenchmarkMessage>, calls: u64) -> Result<(), String> {
+    for _ in 0..calls {
+        let reply = client.message(&*request).encoded().timeout(TIMEOUT).await.map_err(failed)?;
+        let reply = reply.view().map_err(failed)?;
+        verify(reply.field1 == "OK" && reply.field103 == request.field103.as_deref())?;
+    }
+    Ok(())
+}
+
+/// One bidirectional stream; every message is answered with itself.
+async fn stream(client: &BenchClient, messages: u64, outstanding: usize) -> Result<(), String> {
+    let (sender, mut replies) = client.stream().await.map_err(failed)?;
+    let room = Arc::new(Semaphore::new(outstanding));
+    let expected = request();
+    let (sent, free) = (expected.clone(), room.clone());
+    let sending = tokio::spawn(async move {
+        for _ in 0..messages {
+            free.acquire().await.map_err(|error| error.to_string())?.forget();
+            sender.send(sent.clone()).await.map_err(failed)?;
+        }
+        sender.finish();
+        Ok::<_, String>(())
+    });
+    let mut answered = 0;
+    while let Some(reply) = replies.next().await.map_err(failed)? {
+        verify(reply.payload == expected.payload)?;
+        answered += 1;
+        room.add_permits(1);
+    }
+    sending.await.map_err(|error| error.to_string())??;
+    verify(answered == messages)
+}
+
+fn verify(is_right: bool) -> Result<(), String> {
+    if is_right { Ok(()) } else { Err("a wrong reply".to_owned()) }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
+fn failed(status: Status) -> String {
+    status.to_string()
+}
