@@ -41,6 +41,7 @@ pub(crate) mod convert;
 mod cors;
 pub(crate) mod deflate;
 mod dispatch;
+mod envelopes;
 mod health;
 mod jsonrpc;
 mod pages;

@@ -3,7 +3,10 @@
 //! Peers on HTTP/2 are pinged, and a connection that does not answer is closed. HTTP/1.1 has nothing of the kind, so
 //! there a body that stops is given up, or a peer could keep its connection and its call for good.
 
-use super::text::{Text, Unreadable, decode};
+use super::{
+    envelopes::Envelopes,
+    text::{Text, Unreadable, decode},
+};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -22,6 +25,8 @@ pub(super) struct Asked {
     /// Characters of a group that is not complete; none if the body is no text.
     rest: Option<BytesMut>,
     silence: Option<Silence>,
+    /// Of bodies that have them.
+    envelopes: Option<Envelopes>,
 }
 
 /// How long nothing may come of a body, and the timer for it once nothing comes.
@@ -34,7 +39,13 @@ impl Asked {
     /// A body that is given up after `silence`, where that is given.
     pub(super) fn new(body: Incoming, text: Text, silence: Option<Duration>) -> Asked {
         let silence = silence.map(|limit| Silence { limit, timer: None });
-        Asked { body, rest: text.request.then(BytesMut::new), silence }
+        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None }
+    }
+
+    /// The body, whose messages are `in_envelopes`, each with a flag that has to be one of requests.
+    pub(super) fn checked(mut self, in_envelopes: bool) -> Asked {
+        self.envelopes = in_envelopes.then(Envelopes::default);
+        self
     }
 
     /// The next frame as it came.
@@ -53,6 +64,31 @@ impl Asked {
         self.silence = None;
         let text = format!("nothing more came of the request for {limit:?} (idle_timeout)");
         Poll::Ready(Some(Err(Failed(text.into()))))
+    }
+
+    /// The next frame, decoded.
+    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        loop {
+            let frame = ready!(self.poll_raw(cx));
+            let Some(rest) = &mut self.rest else { return Poll::Ready(frame) };
+            let data = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                failed @ Some(Err(_)) => return Poll::Ready(failed),
+                None if rest.is_empty() => return Poll::Ready(None),
+                None => {
+                    rest.clear();
+                    return Poll::Ready(Some(Err(Failed("the body is not base64: it is cut short".into()))));
+                }
+            };
+            match decode(rest, &data) {
+                // An empty frame would say nothing.
+                Ok(decoded) if decoded.is_empty() => {}
+                decoded => return Poll::Ready(Some(decoded.map(Frame::data).map_err(Failed))),
+            }
+        }
     }
 }
 
@@ -80,28 +116,15 @@ impl Body for Asked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
-        let this = &mut *self;
-        loop {
-            let frame = ready!(this.poll_raw(cx));
-            let Some(rest) = &mut this.rest else { return Poll::Ready(frame) };
-            let data = match frame {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => data,
-                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
-                },
-                failed @ Some(Err(_)) => return Poll::Ready(failed),
-                None if rest.is_empty() => return Poll::Ready(None),
-                None => {
-                    rest.clear();
-                    return Poll::Ready(Some(Err(Failed("the body is not base64: it is cut short".into()))));
-                }
-            };
-            match decode(rest, &data) {
-                // An empty frame would say nothing.
-                Ok(decoded) if decoded.is_empty() => {}
-                decoded => return Poll::Ready(Some(decoded.map(Frame::data).map_err(Failed))),
-            }
+        let frame = ready!(self.poll_decoded(cx));
+        if let (Some(Ok(frame)), Some(envelopes)) = (&frame, &mut self.envelopes)
+            && let Some(data) = frame.data_ref()
+            && let Err(flag) = envelopes.take(data)
+        {
+            let text = format!("a message has the flag {flag}: 0 and 1 are known");
+            return Poll::Ready(Some(Err(Failed(text.into()))));
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -249,7 +249,9 @@ impl Front {
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
-        let answer = self.service.clone().call(request.map(|body| Asked::new(body, text, silence)));
+        let in_envelopes = has_envelopes(request.headers());
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(in_envelopes));
+        let answer = self.service.clone().call(asked);
         Box::pin(async move {
             let Ok(response) = answer.await;
             Ok(finished(response, trailers, text, kind))
@@ -297,6 +299,12 @@ fn is_without_subtype(kind: &HeaderValue) -> bool {
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
+}
+
+/// gRPC, gRPC-Web, and streams of Connect.
+fn has_envelopes(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    kind.starts_with(b"application/grpc") || kind.starts_with(b"application/connect+")
 }
 
 fn grpc_needs_http2() -> Response<Reply> {

@@ -9,6 +9,7 @@ mod client;
 mod client_trouble;
 mod dialects;
 mod frames;
+mod grpc;
 mod library;
 mod pages;
 mod raw;

@@ -110,6 +110,8 @@ async fn odd_requests_get_their_http_status() {
     let large = [&b"\""[..], &[b'x'; 200], b"\""].concat();
     for (request, status, part) in [
         (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&connect=v1"), 200, "hello you"),
+        (get("/test.v1.Echo/Say?encoding=json&message=%22you%22&other=x"), 200, "hello you"),
+        (get("/test.v1.Echo/Say?encoding=json&message=InlvdSI&base64=1&connect=v1"), 200, "hello you"),
         (get("/test.v1.Echo/Write?encoding=json&message=%22you%22"), 405, ""),
         (post("/test.v1.Echo/Note", "application/json", b"\"x\""), 200, "{}"),
         (get("/nothing/here"), 404, "nothing is at GET /nothing/here"),
@@ -128,6 +130,23 @@ async fn odd_requests_get_their_http_status() {
         assert!(head.starts_with(&format!("http/1.1 {status}")), "{asked}: {head}");
         assert!(String::from_utf8_lossy(&body).contains(part), "{asked}: {}", String::from_utf8_lossy(&body));
     }
+    // Callers are told what would have been right.
+    let mut stream = dial(&running).await;
+    stream.write_all(&post("/test.v1.Echo/Say", "application/xml", b"<x/>")).await.unwrap();
+    let (head, _) = answer(&mut stream).await;
+    assert!(head.starts_with("http/1.1 415") && head.contains("\r\naccept-post: "), "{head}");
+    let put = b"PUT /test.v1.Echo/Write HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(put).await.unwrap();
+    let (head, _) = answer(&mut stream).await;
+    assert!(head.starts_with("http/1.1 405") && head.contains("\r\nallow: post\r\n"), "{head}");
+    // Nothing is not compressed, whatever the head says.
+    let empty = String::from_utf8(post("/test.v1.Echo/Say", "application/proto", b"")).unwrap();
+    let empty = empty.replacen("host: x", "host: x\r\ncontent-encoding: gzip", 1);
+    let mut stream = dial(&running).await;
+    stream.write_all(empty.as_bytes()).await.unwrap();
+    let (head, body) = answer(&mut stream).await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert_eq!(body, b"\x0a\x06hello ");
     // The answer may be here before the connection has ended.
     while running.stats().protocol_errors < 2 {
         tokio::task::yield_now().await;

@@ -124,6 +124,11 @@ impl Echo {
             }
             "panic" => panic!("ordered to"),
             "who" => return Ok(text(cx.peer().wire)),
+            "metadata" => {
+                let all = cx.metadata().iter();
+                let lines = all.map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));
+                return Ok(text(lines.collect::<Vec<_>>().join("\n")));
+            }
             "left" => return Ok(text(if cx.time_left().is_some() { "some" } else { "none" })),
             _ => {}
         }

@@ -4,15 +4,16 @@ use crate::{
     dialects::caller,
     service::{start, text},
 };
-use buffa_types::google::protobuf::{__buffa::view::Int32ValueView, StringValue};
+use buffa_types::google::protobuf::{__buffa::view::Int32ValueView, Int32Value, StringValue};
 use connectrpc::{
     CodecFormat, ErrorCode, HasMessageView, Protocol, Spec, StreamType,
-    client::{CallOptions, call_bidi_stream, call_unary},
+    client::{CallOptions, call_bidi_stream, call_server_stream, call_unary},
 };
 use connectrpc_reflection::wire::v1::{
     ServerReflectionRequest, ServerReflectionResponse, server_reflection_request::MessageRequest,
     server_reflection_response::MessageResponse,
 };
+use std::time::Duration;
 
 const CHECK: Spec = Spec::client("/grpc.health.v1.Health/Check", StreamType::Unary);
 
@@ -89,5 +90,43 @@ async fn reflection_lists_services_and_gives_their_files() {
             panic!("no file of the service");
         };
         assert_eq!(files.file_descriptor_proto.len(), 1);
+        // What is not there ends no stream.
+        for request in [
+            MessageRequest::FileContainingSymbol("test.v1.Nope".into()),
+            MessageRequest::FileByFilename("nope.proto".into()),
+        ] {
+            let answer = ask(request).await;
+            assert!(
+                matches!(&answer, MessageResponse::ErrorResponse(error) if error.error_code == 5),
+                "{answer:?}"
+            );
+        }
+        let again = ask(MessageRequest::ListServices(String::new())).await;
+        assert!(matches!(again, MessageResponse::ListServicesResponse(_)), "{again:?}");
     }
+}
+
+#[tokio::test]
+async fn watchers_of_health_are_told_of_the_drain() {
+    const WATCH: Spec = Spec::client("/grpc.health.v1.Health/Watch", StreamType::ServerStream);
+    const SERVING: i32 = 1;
+    const NOT_SERVING: i32 = 2;
+    let (_, running) = start(&[]).await;
+    let caller = caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    let mut known = call_server_stream::<_, _, Int32ValueView<'static>>(
+        &caller.transport,
+        &caller.config,
+        WATCH,
+        text("test.v1.Echo"),
+        CallOptions::default(),
+    )
+    .await
+    .unwrap();
+    let first = known.message::<Int32Value>().await.unwrap().unwrap();
+    assert_eq!(first.to_owned_message().value, SERVING);
+    let drained = tokio::spawn(running.drain(Duration::from_secs(60)));
+    let next = known.message::<Int32Value>().await.unwrap().unwrap();
+    assert_eq!(next.to_owned_message().value, NOT_SERVING);
+    drop(known);
+    drained.await.unwrap();
 }

@@ -1,0 +1,66 @@
+//! The envelopes of request messages: a flag and a length before each.
+//!
+//! `connectrpc` looks at the bits of the flag that it knows. A peer that sets another one means something by it, and
+//! what it means would be lost without a word.
+
+/// Bytes before a message: the flag, and the length as a `u32`.
+const HEAD: u8 = 5;
+
+/// Follows the bytes of a body from envelope to envelope; keeps none of them.
+#[derive(Debug, Default)]
+pub(super) struct Envelopes {
+    /// Bytes of the head that have come.
+    head: u8,
+    /// Of the message, once the head is complete.
+    left: u32,
+}
+
+impl Envelopes {
+    /// Takes the next bytes of the body.
+    ///
+    /// # Errors
+    /// A flag that requests do not have: 0 is a message as it is, 1 a compressed one.
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<(), u8> {
+        while let Some((&first, rest)) = bytes.split_first() {
+            if self.head == HEAD {
+                let skipped = bytes.len().min(self.left as usize);
+                bytes = &bytes[skipped..];
+                self.left -= skipped as u32;
+                if self.left == 0 {
+                    self.head = 0;
+                }
+                continue;
+            }
+            match self.head {
+                0 if first > 1 => return Err(first),
+                0 => self.left = 0,
+                _ => self.left = self.left << 8 | u32::from(first),
+            }
+            self.head += 1;
+            bytes = rest;
+            if self.head == HEAD && self.left == 0 {
+                self.head = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_found_wherever_the_bytes_are_cut() {
+        let good = [&[0, 0, 0, 1, 1][..], &[9; 257], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 1, 7]].concat();
+        let bad = [&good[..], &[2, 0, 0, 0, 0]].concat();
+        for size in 1..=bad.len() {
+            let mut envelopes = Envelopes::default();
+            assert!(good.chunks(size).all(|part| envelopes.take(part).is_ok()), "{size}");
+            assert_eq!((envelopes.head, envelopes.left), (0, 0), "{size}");
+            let mut envelopes = Envelopes::default();
+            let outcome: Result<(), u8> = bad.chunks(size).try_for_each(|part| envelopes.take(part));
+            assert_eq!(outcome, Err(2), "{size}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! gRPC to the byte: what callers send that libraries do not, and what exactly comes back.
+
+use crate::{
+    frames::{self, DATA, END_HEADERS, HEADERS, Http2, RST_STREAM, frame, soon},
+    service::start,
+};
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use std::io::Write as _;
+use switchboard::{Limit, Running};
+use tokio::net::TcpStream;
+
+const SAY: &str = "/test.v1.Echo/Say";
+const JOIN: &str = "/test.v1.Echo/Join";
+const GRPC: &[(&str, &str)] = &[("content-type", "application/grpc")];
+
+/// What came back.
+#[derive(Debug)]
+struct Answer {
+    http: StatusCode,
+    head: HeaderMap,
+    body: Vec<u8>,
+    /// Those of the head where there is nothing else.
+    trailers: HeaderMap,
+}
+
+impl Answer {
+    fn status(&self) -> &str {
+        self.trailers["grpc-status"].to_str().unwrap()
+    }
+
+    /// The only message, plain.
+    fn text(&self) -> String {
+        assert_eq!(self.status(), "0", "{self:?}");
+        assert_eq!(self.body[0], 0, "{self:?}");
+        let length = u32::from_be_bytes(*self.body[1..].first_chunk().unwrap()) as usize;
+        assert_eq!(self.body.len(), 5 + length, "{self:?}");
+        // Of a `StringValue`, whose length takes one or two bytes.
+        let message = &self.body[5..];
+        if message.is_empty() {
+            return String::new();
+        }
+        let skip = if message[1] < 0x80 { 2 } else { 3 };
+        String::from_utf8(message[skip..].to_vec()).unwrap()
+    }
+}
+
+/// One connection of a caller.
+struct Caller(h2::client::SendRequest<Bytes>);
+
+impl Caller {
+    async fn of(running: &Running) -> Caller {
+        let io = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
+        let (sender, connection) = h2::client::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        Caller(sender)
+    }
+
+    /// A call with these parts of a body, each a frame of its own; the last ends the stream.
+    async fn call(&self, path: &str, headers: &[(&str, &str)], parts: &[&[u8]]) -> Answer {
+        soon(async {
+            let mut request = Request::post(format!("http://x{path}"));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let mut sender = self.0.clone().ready().await.unwrap();
+            let (answer, mut body) =
+                sender.send_request(request.body(()).unwrap(), parts.is_empty()).unwrap();
+            for (at, part) in parts.iter().enumerate() {
+                // The server may have answered and given up the rest.
+                let _ = body.send_data(Bytes::copy_from_slice(part), at + 1 == parts.len());
+            }
+            let (head, mut reply) = answer.await.unwrap().into_parts();
+            let mut bytes = Vec::new();
+            while let Some(Ok(data)) = reply.data().await {
+                reply.flow_control().release_capacity(data.len()).unwrap();
+                bytes.extend(data);
+            }
+            let trailers = reply.trailers().await.ok().flatten();
+            Answer {
+                http: head.status,
+                trailers: trailers.unwrap_or_else(|| head.headers.clone()),
+                head: head.headers,
+                body: bytes,
+            }
+        })
+        .await
+    }
+}
+
+/// A message in its envelope.
+fn envelope(flag: u8, message: &[u8]) -> Vec<u8> {
+    [&[flag][..], &(message.len() as u32).to_be_bytes(), message].concat()
+}
+
+/// A `StringValue` in its envelope.
+fn said(text: &str) -> Vec<u8> {
+    envelope(0, &[&[0x0a, text.len() as u8], text.as_bytes()].concat())
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+#[tokio::test]
+async fn envelopes_that_are_none_are_refused() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    let compressed = [GRPC, &[("grpc-encoding", "gzip")]].concat();
+    let identity = [GRPC, &[("grpc-encoding", "identity")]].concat();
+    for (what, headers, body, status) in [
+        ("no such flag", GRPC, envelope(2, b""), "13"),
+        ("a flag without a compression", GRPC, envelope(1, &gzip(b"\x0a\x01x")), "13"),
+        ("a flag with no compression", &identity, envelope(1, b"\x0a\x01x"), "13"),
+        ("what is not compressed", &compressed, envelope(1, b"\x0a\x01x"), "3"),
+        ("a message that is cut off", GRPC, said("x")[..6].to_vec(), "3"),
+        ("an envelope that is cut off", GRPC, b"\0\0".to_vec(), "3"),
+        ("no message", GRPC, Vec::new(), "12"),
+        ("two messages", GRPC, [said("x"), said("y")].concat(), "12"),
+    ] {
+        let answer = caller.call(SAY, headers, &[&body]).await;
+        assert_eq!((answer.http.as_u16(), answer.status()), (200, status), "{what}: {answer:?}");
+    }
+    let answer = caller.call(SAY, GRPC, &[]).await;
+    assert_eq!(answer.status(), "12", "an end with the headers: {answer:?}");
+    for flag in [2, 3, 0x80, 0xff] {
+        let body = [said("x"), envelope(flag, b"\x0a\x01y"), said("z")].concat();
+        let answer = caller.call(JOIN, &compressed, &[&body]).await;
+        assert_eq!(answer.status(), "13", "the flag {flag}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_come_in_any_pieces() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    let compressed = [GRPC, &[("grpc-encoding", "gzip")]].concat();
+    let body = [said("a"), said(""), said("bc")].concat();
+    let bytes: Vec<&[u8]> = body.chunks(1).collect();
+    assert_eq!(caller.call(JOIN, GRPC, &bytes).await.text(), "abc");
+    assert_eq!(caller.call(JOIN, GRPC, &[&body]).await.text(), "abc");
+    assert_eq!(caller.call(JOIN, GRPC, &[&body, b""]).await.text(), "abc", "an empty frame ends it");
+    assert_eq!(caller.call(JOIN, GRPC, &[]).await.text(), "", "no messages");
+    // Each message says for itself whether it is compressed.
+    let mixed = [envelope(1, &gzip(b"\x0a\x01a")), said("b"), envelope(1, &gzip(b"")), envelope(0, b"")];
+    assert_eq!(caller.call(JOIN, &compressed, &[&mixed.concat()]).await.text(), "ab");
+    // Of protobuf an empty message is one, of JSON it is none.
+    assert_eq!(caller.call(SAY, GRPC, &[&envelope(0, b"")]).await.text(), "hello ");
+    let json = [("content-type", "application/grpc+json")];
+    let answer = caller.call(SAY, &json, &[&envelope(0, b"")]).await;
+    assert!(["3", "13"].contains(&answer.status()), "{answer:?}");
+}
+
+#[tokio::test]
+async fn content_types_come_back_as_they_were() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    for kind in ["application/grpc", "application/grpc+proto"] {
+        let answer = caller.call(SAY, &[("content-type", kind)], &[&said("x")]).await;
+        assert_eq!(
+            (answer.text().as_str(), &answer.head["content-type"]),
+            ("hello x", &kind.parse().unwrap())
+        );
+        let refused = caller.call("/test.v1.Echo/Nope", &[("content-type", kind)], &[&said("x")]).await;
+        assert_eq!((refused.status(), &refused.head["content-type"]), ("12", &kind.parse().unwrap()));
+    }
+    for kind in ["application/grpc;charset=utf-8", "Application/gRPC"] {
+        let answer = caller.call(SAY, &[("content-type", kind)], &[&said("x")]).await;
+        assert_eq!(answer.text(), "hello x", "{kind}");
+    }
+    for kind in ["application/grpc+thrift", "application/grpcx"] {
+        let answer = caller.call(SAY, &[("content-type", kind)], &[&said("x")]).await;
+        assert_eq!((answer.http, answer.status()), (StatusCode::OK, "12"), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn replies_are_compressed_only_as_the_caller_can_read() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    let large = "x".repeat(2000);
+    let asked = [&[0x0a, 0xd0, 0x0f][..], large.as_bytes()].concat();
+    for (accepted, encoding) in [
+        (None, None),
+        (Some("identity"), None),
+        (Some("snappy"), None),
+        (Some("identity , gzip"), Some("gzip")),
+        (Some("snappy,deflate"), Some("deflate")),
+    ] {
+        let mut headers = GRPC.to_vec();
+        headers.extend(accepted.map(|accepted| ("grpc-accept-encoding", accepted)));
+        let answer = caller.call(SAY, &headers, &[&envelope(0, &asked)]).await;
+        assert_eq!(answer.status(), "0");
+        let named = answer.head.get("grpc-encoding").and_then(|value| value.to_str().ok());
+        assert_eq!(named.filter(|named| *named != "identity"), encoding, "{accepted:?}");
+        assert_eq!(answer.body[0], u8::from(encoding.is_some()), "{accepted:?}");
+    }
+    let headers = [GRPC, &[("grpc-encoding", "snappy")]].concat();
+    let answer = caller.call(SAY, &headers, &[&envelope(1, &asked)]).await;
+    assert_eq!(answer.status(), "12");
+    let known = answer.head["grpc-accept-encoding"].to_str().unwrap();
+    assert!(known.contains("gzip") && known.contains("zstd"), "{known}");
+}
+
+#[tokio::test]
+async fn timeouts_have_eight_digits_and_may_be_over_at_once() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    for (timeout, status) in [
+        ("99999999H", "0"),
+        ("100000000n", "13"),
+        ("S", "13"),
+        ("1", "13"),
+        ("1s", "13"),
+        ("0S", "4"),
+        ("1n", "4"),
+    ] {
+        let headers = [GRPC, &[("grpc-timeout", timeout)]].concat();
+        let asked = if status == "4" { "hang" } else { "x" };
+        let answer = caller.call(SAY, &headers, &[&said(asked)]).await;
+        assert_eq!(answer.status(), status, "{timeout}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_is_what_the_caller_means() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    let headers = [
+        GRPC,
+        &[
+            ("te", "trailers"),
+            ("user-agent", "a caller"),
+            ("grpc-accept-encoding", "gzip"),
+            ("grpc-previous-rpc-attempts", "1"),
+            ("x-a", "1"),
+            ("x-a", "2"),
+            ("x-b-bin", "eA==,eXk"),
+            ("x-b-bin", "eno"),
+        ],
+    ]
+    .concat();
+    let answer = caller.call(SAY, &headers, &[&said("metadata")]).await;
+    let text = answer.text();
+    let mut lines: Vec<_> = text.lines().collect();
+    // Of different names any may come first.
+    lines.sort_by_key(|line| line.split('=').next());
+    assert_eq!(lines, ["x-a=1", "x-a=2", "x-b-bin=x", "x-b-bin=yy", "x-b-bin=zz"]);
+    let wrong = [GRPC, &[("x-b-bin", "!")]].concat();
+    let answer = caller.call(SAY, &wrong, &[&said("metadata")]).await;
+    assert!(answer.status() != "0", "{answer:?}");
+}
+
+#[tokio::test]
+async fn callers_are_told_to_stop_when_they_have_their_answer() {
+    let (_, running) = start(&[(Limit::MessageBytesMax, 100)]).await;
+    for (what, path, body) in [
+        ("an unknown method", "/test.v1.Echo/Nope", &b"\0\0"[..]),
+        ("a message over the limit", SAY, &envelope(0, &[0; 200])),
+    ] {
+        let mut peer = Http2::open(&running, &[]).await;
+        let head = frame(HEADERS, END_HEADERS, 1, &frames::call(path, "application/grpc"));
+        peer.send(&[head, frame(DATA, 0, 1, body)].concat()).await.unwrap();
+        let end = soon(async {
+            loop {
+                let frame = peer.next().await.unwrap();
+                if frame.kind == RST_STREAM {
+                    return frame;
+                }
+            }
+        })
+        .await;
+        assert_eq!(end.payload, [0; 4], "{what}: NO_ERROR");
+    }
+}
