@@ -16,7 +16,7 @@ const (
 	gcPercent   = 400
 	connections = 1
 	workers     = 128
-	window      = 1 << 20 // a fixed window needs no pings to measure the link
+	window      = 16 << 20 // a fixed window needs no pings to measure the link
 )
 
 // messageMax has room for the largest echo of the comparison, 10 MB; the default is 4 MiB.

@@ -15,6 +15,9 @@ use proto::{BenchmarkMessage, BenchmarkMessageView};
 use rustpeer::{Cost, Counting, MiMalloc};
 use std::{hint::black_box, process::ExitCode};
 
+/// What may be under way on a stream or a connection before the other side has read it.
+const WINDOW: u32 = 16 << 20;
+
 #[global_allocator]
 static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 

@@ -1,5 +1,6 @@
 //! The server: the generated service on hyper's connections, as connectrpc's own server has it.
 
+use crate::WINDOW;
 use crate::proto::{Bench as Service, BenchServer, BenchmarkMessage, EchoMessage};
 use connectrpc::{
     ConnectRpcService, Limits, PreEncoded, RequestContext, Response, ServiceRequest, ServiceResult,
@@ -25,7 +26,10 @@ impl rustpeer::Server for Bench {
         let service = TowerToHyperService::new(service);
         let mut http = Builder::new(TokioExecutor::new());
         // hyper's 200 would make the callers of a benchmark wait for each other.
-        http.http2().max_concurrent_streams(None);
+        http.http2()
+            .max_concurrent_streams(None)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
         while let Some(stream) = connections.next().await {
             let stream = TokioIo::new(stream.map_err(|error| error.to_string())?);
             let (http, service) = (http.clone(), service.clone());

@@ -1,5 +1,6 @@
 //! What carries the client's requests.
 
+use crate::WINDOW;
 use connectrpc::{
     ConnectError,
     client::{BoxFuture, ClientBody, ClientTransport, HttpClient},
@@ -7,7 +8,7 @@ use connectrpc::{
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
-    client::conn::http2::{SendRequest, handshake},
+    client::conn::http2::{Builder, SendRequest},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::SocketAddr;
@@ -27,8 +28,12 @@ impl Transport {
     pub(crate) async fn http2(address: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let (requests, connection) =
-            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (requests, connection) = Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
         tokio::spawn(connection);
         Ok(Self::Http2(requests))
     }
