@@ -20,6 +20,9 @@ pub(crate) enum Peer {
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
     Curl,
+    /// The DNS server.
+    Dnsmasq,
+    Etcd,
     Ghz,
     /// The interop client of gRPC for Go.
     GrpcGoClient,
@@ -31,13 +34,17 @@ pub(crate) enum Peer {
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
+    Redis,
+    ZooKeeper,
 }
 
-const ALL: [Peer; 11] = [
+const ALL: [Peer; 15] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Curl,
+    Peer::Dnsmasq,
+    Peer::Etcd,
     Peer::Ghz,
     Peer::GrpcGoClient,
     Peer::GrpcGoServer,
@@ -45,6 +52,8 @@ const ALL: [Peer; 11] = [
     Peer::H2spec,
     Peer::Node,
     Peer::Python,
+    Peer::Redis,
+    Peer::ZooKeeper,
 ];
 
 /// Registries answer slowly at times; a second attempt usually succeeds.
@@ -96,8 +105,12 @@ impl Peers {
         let found = match peer {
             Peer::Chromium => chromium(),
             Peer::Curl => curl(),
+            Peer::Dnsmasq => dnsmasq(),
+            Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
+            Peer::Redis => debian("redis-server", "redis-server"),
+            Peer::ZooKeeper => zookeeper(),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
             Peer::ConnectConformance => {
@@ -198,6 +211,8 @@ impl Peer {
             Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
+            Self::Dnsmasq => "dnsmasq",
+            Self::Etcd => "etcd",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
             Self::GrpcGoServer => "the interop server of grpc-go",
@@ -205,6 +220,8 @@ impl Peer {
             Self::H2spec => "h2spec",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
+            Self::Redis => "Redis",
+            Self::ZooKeeper => "ZooKeeper",
         }
     }
 }
@@ -226,10 +243,34 @@ fn chromium() -> Result<PathBuf, Failure> {
 }
 
 fn curl() -> Result<PathBuf, Failure> {
-    if !process::is_in_path("curl") {
-        apt_install("curl")?;
+    debian("curl", "curl")
+}
+
+/// A program of a Debian package.
+fn debian(program: &str, package: &str) -> Result<PathBuf, Failure> {
+    if !process::is_in_path(program) {
+        apt_install(package)?;
     }
-    Ok(PathBuf::from("curl"))
+    Ok(PathBuf::from(program))
+}
+
+/// In a folder that is only in the path of the superuser.
+fn dnsmasq() -> Result<PathBuf, Failure> {
+    let program = PathBuf::from("/usr/sbin/dnsmasq");
+    if !program.is_file() {
+        apt_install("dnsmasq-base")?;
+    }
+    Ok(program)
+}
+
+/// The library that the tests start; its path is that of Debian, beside the libraries that it needs.
+fn zookeeper() -> Result<PathBuf, Failure> {
+    let library = PathBuf::from("/usr/share/java/zookeeper.jar");
+    if !library.is_file() {
+        apt_install("zookeeper")?;
+    }
+    debian("java", "default-jre-headless")?;
+    Ok(library)
 }
 
 /// Installs a Debian package, as the superuser or through a `sudo` that does not ask.
