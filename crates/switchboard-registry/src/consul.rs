@@ -134,7 +134,7 @@ impl Agent {
             let answer = self.http.call(Method::GET, &path, Vec::new(), bytes_max, WAIT + ANSWER * 2).await?;
             let new =
                 answer.headers.get("x-consul-index").and_then(|value| value.to_str().ok()?.parse().ok());
-            let new = new.ok_or_else(|| {
+            let new: u64 = new.ok_or_else(|| {
                 Status::unavailable(format!("{} answers without X-Consul-Index: is it one?", self.http.name))
             })?;
             if new != index {

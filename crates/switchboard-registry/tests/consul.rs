@@ -146,7 +146,10 @@ async fn serve(catalog: Arc<Catalog>, listener: TcpListener) {
             connections.spawn(converse(catalog.clone(), stream));
         }
     };
-    tokio::join!(overdue, accept)
+    tokio::select! {
+        () = overdue => {}
+        () = accept => {}
+    }
 }
 
 /// One request and its answer.
