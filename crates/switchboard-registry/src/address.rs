@@ -11,7 +11,7 @@ use switchboard::{
 /// | address | registry | feature |
 /// | --- | --- | --- |
 /// | `consul://HOST:PORT?token=TOKEN` | Consul, usually the agent of this machine | `consul` |
-/// | `dns:///NAME:PORT` for A and AAAA, `dns:///_NAME._tcp.DOMAIN` for SRV; `dns://SERVER:53/…` asks that server | DNS, read only | `dns` |
+/// | `dns:///NAME:PORT`, or `dns:///_NAME._tcp.DOMAIN` for SRV; `dns://SERVER:53/…` | DNS, read only | `dns` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX`, `etcds://…` with TLS | etcd | `etcd` |
 /// | `file:PATH` | a file of instances | – |
 /// | `redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=PREFIX` | Redis | `redis` |
@@ -20,20 +20,20 @@ use switchboard::{
 ///
 /// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
 /// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
-/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Times are numbers with `ms`, `s` or `m`. Nothing is sent before the registry is
-/// used.
+/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Times are
+/// numbers with `ms`, `s` or `m`. Nothing is sent before the registry is used.
 ///
 /// # Errors
 /// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
 /// is off; the text names what there is.
 pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
-    let parsed = Parsed::read(url)?;
+    let mut parsed = Parsed::read(url)?;
     let known = SCHEMES.iter().find(|(schemes, ..)| schemes.contains(&parsed.scheme));
     let Some((_, feature, make)) = known else {
         return Err(wrong(url, &format!("no registry has the scheme {:?}; {}", parsed.scheme, schemes())));
     };
     match make {
-        Some(make) => make(parsed),
+        Some(make) => make(&mut parsed),
         None => {
             let why =
                 format!("{:?} needs the feature `{feature}`, which is off; {}", parsed.scheme, schemes());
@@ -42,7 +42,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
     }
 }
 
-type Make = fn(Parsed<'_>) -> Result<Arc<dyn Registry>>;
+type Make = fn(&mut Parsed<'_>) -> Result<Arc<dyn Registry>>;
 
 /// The one list: schemes, the feature that they need, and how to connect.
 const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
@@ -56,7 +56,7 @@ const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
 ];
 
 #[cfg(feature = "consul")]
-const CONSUL: Option<Make> = Some(|mut parsed| {
+const CONSUL: Option<Make> = Some(|parsed| {
     let (host, token) = (parsed.hosts()?, parsed.take("token"));
     Ok(Arc::new(crate::Consul::connect(host, token, parsed.options()?)))
 });
@@ -64,7 +64,7 @@ const CONSUL: Option<Make> = Some(|mut parsed| {
 const CONSUL: Option<Make> = None;
 
 #[cfg(feature = "dns")]
-const DNS: Option<Make> = Some(|mut parsed| {
+const DNS: Option<Make> = Some(|parsed| {
     let scheme = parsed.take("scheme").unwrap_or("tcp").to_owned();
     let server = Some(parsed.hosts).filter(|server| !server.is_empty());
     Ok(Arc::new(crate::Dns::connect(parsed.path, server, &scheme, parsed.options()?)?))
@@ -73,7 +73,7 @@ const DNS: Option<Make> = Some(|mut parsed| {
 const DNS: Option<Make> = None;
 
 #[cfg(feature = "etcd")]
-const ETCD: Option<Make> = Some(|mut parsed| {
+const ETCD: Option<Make> = Some(|parsed| {
     let mut url = format!("{}://{}", if parsed.scheme == "etcds" { "tls" } else { "tcp" }, parsed.hosts()?);
     let mut separator = '?';
     for name in ["ca", "cert", "key", "server_name"] {
@@ -89,7 +89,7 @@ const ETCD: Option<Make> = Some(|mut parsed| {
 const ETCD: Option<Make> = None;
 
 #[cfg(feature = "redis")]
-const REDIS: Option<Make> = Some(|mut parsed| {
+const REDIS: Option<Make> = Some(|parsed| {
     let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
     let prefix = parsed.take("prefix").unwrap_or_default();
     Ok(Arc::new(crate::Redis::connect(&url, prefix, parsed.options()?)?))
@@ -113,7 +113,7 @@ const ZOOKEEPER: Option<Make> = Some(|parsed| {
 #[cfg(not(feature = "zookeeper"))]
 const ZOOKEEPER: Option<Make> = None;
 
-fn file(parsed: Parsed<'_>) -> Result<Arc<dyn Registry>> {
+fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
     // `file:///etc/fleet.json` and `file:fleet.json`.
     let is_absolute = parsed.url.starts_with("file://");
     let path = if is_absolute { format!("/{}", parsed.path) } else { parsed.path.to_owned() };

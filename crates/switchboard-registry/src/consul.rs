@@ -1,4 +1,5 @@
-//! Consul by the documented HTTP API of its agents: services with a TTL check, and blocking queries of the healthy ones.
+//! Consul by the documented HTTP API of its agents: services with a TTL check, and blocking queries of the healthy
+//! ones.
 
 use crate::http::Http;
 use hyper::Method;
@@ -22,7 +23,8 @@ pub struct Consul {
 }
 
 impl Consul {
-    /// The agent at `HOST:PORT`, with the token for its access rules if there is one. Nothing is sent before it is used.
+    /// The agent at `HOST:PORT`, with the token for its access rules if there is one. Nothing is sent before it is
+    /// used.
     pub fn connect(host: &str, token: Option<&str>, options: Options) -> Consul {
         let headers = token.map(|token| ("x-consul-token", token.to_owned())).into_iter().collect();
         let http = Http { name: format!("consul {host}"), host: host.to_owned(), headers };

@@ -4,6 +4,7 @@ use hickory_resolver::{
     Name, ResolveError, TokioResolver,
     config::{NameServerConfigGroup, ResolverConfig},
     name_server::TokioConnectionProvider,
+    proto::rr::rdata::SRV,
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,8 +19,8 @@ use tokio::time::sleep;
 /// A name in DNS, whose addresses serve every service that is asked for.
 ///
 /// A name that begins with `_` is one of SRV records, `_greeter._tcp.example.com`: targets, ports and weights, of those
-/// with the lowest priority. Any other is `HOST:PORT`, of A and AAAA records. A name that has no record is known to have
-/// nobody; a server that does not answer changes nothing. It takes no registrations.
+/// with the lowest priority. Any other is `HOST:PORT`, of A and AAAA records. A name that has no record is known to
+/// have nobody; a server that does not answer changes nothing. It takes no registrations.
 pub struct Dns {
     discovery: Discovery<Records>,
 }
@@ -109,7 +110,7 @@ impl Records {
             }
             Kind::Srv => {
                 let found = self.resolver.srv_lookup(self.host.clone()).await?;
-                let first = found.iter().map(|record| record.priority()).min();
+                let first = found.iter().map(SRV::priority).min();
                 let records = found.iter().filter(|record| Some(record.priority()) == first);
                 let instances = records.map(|record| {
                     let target = record.target().to_utf8();

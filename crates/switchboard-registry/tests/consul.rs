@@ -4,6 +4,7 @@
 //! below answers the calls that we make as the documentation of `/agent/service`, `/agent/check`, `/health/service` and
 //! of blocking queries says; what Consul itself does beyond that is not tested.
 #![cfg(feature = "consul")]
+#![allow(clippy::unwrap_used)]
 
 mod suite;
 
@@ -98,7 +99,8 @@ impl Catalog {
                     json!({
                         "Node": {"Node": "n", "Address": "10.0.0.9", "Datacenter": "dc1"},
                         "Service": {
-                            "ID": service["ID"], "Service": service["Name"], "Address": service["Address"].as_str().unwrap_or(""),
+                            "ID": service["ID"], "Service": service["Name"],
+                            "Address": service["Address"].as_str().unwrap_or(""),
                             "Port": service["Port"].as_u64().unwrap_or(0), "Tags": [], "Meta": service["Meta"],
                             "Weights": {"Passing": 1, "Warning": 1}, "ModifyIndex": index,
                         },

@@ -484,8 +484,8 @@ impl Running {
         stats
     }
 
-    /// Ends what was [announced](Server::announce) and waits for the notice to spread; then stops accepting, tells every
-    /// peer, lets calls end, and cuts what is left after `limit`. Always ends.
+    /// Ends what was [announced](Server::announce) and waits for the notice to spread; then stops accepting, tells
+    /// every peer, lets calls end, and cuts what is left after `limit`. Always ends.
     ///
     /// Cancel safe: dropped before its end, it cuts every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
