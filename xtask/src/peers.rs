@@ -20,6 +20,9 @@ pub(crate) enum Peer {
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
     Curl,
+    /// The DNS server.
+    Dnsmasq,
+    Etcd,
     /// A client that asks reflection for everything.
     Evans,
     Ghz,
@@ -35,16 +38,20 @@ pub(crate) enum Peer {
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
+    Redis,
     /// Counts instructions and system calls.
     Valgrind,
+    ZooKeeper,
 }
 
-const ALL: [Peer; 14] = [
+const ALL: [Peer; 18] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Curl,
     Peer::Evans,
+    Peer::Dnsmasq,
+    Peer::Etcd,
     Peer::Ghz,
     Peer::GrpcGoClient,
     Peer::GrpcGoServer,
@@ -54,6 +61,8 @@ const ALL: [Peer; 14] = [
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
+    Peer::Redis,
+    Peer::ZooKeeper,
 ];
 
 /// Registries answer slowly at times; a second attempt usually succeeds.
@@ -105,9 +114,13 @@ impl Peers {
         let found = match peer {
             Peer::Chromium => chromium(),
             Peer::Curl => curl(),
+            Peer::Dnsmasq => dnsmasq(),
+            Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
             Peer::Valgrind => valgrind(),
+            Peer::Redis => debian("redis-server", "redis-server"),
+            Peer::ZooKeeper => zookeeper(),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -235,6 +248,8 @@ impl Peer {
             Self::ConnectConformance => "connectconformance",
             Self::Curl => "curl",
             Self::Evans => "evans",
+            Self::Dnsmasq => "dnsmasq",
+            Self::Etcd => "etcd",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
             Self::GrpcGoServer => "the interop server of grpc-go",
@@ -244,6 +259,8 @@ impl Peer {
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",
+            Self::Redis => "Redis",
+            Self::ZooKeeper => "ZooKeeper",
         }
     }
 }
@@ -265,10 +282,34 @@ fn chromium() -> Result<PathBuf, Failure> {
 }
 
 fn curl() -> Result<PathBuf, Failure> {
-    if !process::is_in_path("curl") {
-        apt_install("curl")?;
+    debian("curl", "curl")
+}
+
+/// A program of a Debian package.
+fn debian(program: &str, package: &str) -> Result<PathBuf, Failure> {
+    if !process::is_in_path(program) {
+        apt_install(package)?;
     }
-    Ok(PathBuf::from("curl"))
+    Ok(PathBuf::from(program))
+}
+
+/// In a folder that is only in the path of the superuser.
+fn dnsmasq() -> Result<PathBuf, Failure> {
+    let program = PathBuf::from("/usr/sbin/dnsmasq");
+    if !program.is_file() {
+        apt_install("dnsmasq-base")?;
+    }
+    Ok(program)
+}
+
+/// The library that the tests start; its path is that of Debian, beside the libraries that it needs.
+fn zookeeper() -> Result<PathBuf, Failure> {
+    let library = PathBuf::from("/usr/share/java/zookeeper.jar");
+    if !library.is_file() {
+        apt_install("zookeeper")?;
+    }
+    debian("java", "default-jre-headless")?;
+    Ok(library)
 }
 
 fn valgrind() -> Result<PathBuf, Failure> {

@@ -39,6 +39,20 @@ const GRPC_CASES: [&str; 17] = [
     "unimplemented_service",
 ];
 
+/// The tests of the registries with all of them built in; none may be left out for a server that is missing.
+pub(crate) fn registries(run: &Run<'_>) -> Outcome {
+    let missing: Vec<String> = [Peer::Dnsmasq, Peer::Etcd, Peer::Redis, Peer::ZooKeeper]
+        .into_iter()
+        .filter_map(|peer| run.peers.path(peer).err().map(|failure| failure.to_string()))
+        .collect();
+    if !missing.is_empty() {
+        return Outcome::Skipped(missing.join("; "));
+    }
+    let mut command = run.workspace.cargo_command();
+    command.args(["test", "--package", "switchboard-registry", "--all-features", "--lib", "--tests"]);
+    process::run(command.env("SWITCHBOARD_REGISTRIES", "required")).into()
+}
+
 /// Connect's conformance suite in the role of the client.
 pub(crate) fn conformance_server(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::ConnectConformance, |suite| {

@@ -10,6 +10,8 @@ use switchboard::{
 ///
 /// | address | registry | feature |
 /// | --- | --- | --- |
+/// | `consul://HOST:PORT?token=TOKEN` | Consul, usually the agent of this machine | `consul` |
+/// | `dns:///NAME:PORT`, or `dns:///_NAME._tcp.DOMAIN` for SRV; `dns://SERVER:53/…` | DNS, read only | `dns` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX`, `etcds://…` with TLS | etcd | `etcd` |
 /// | `file:PATH` | a file of instances | – |
 /// | `redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=PREFIX` | Redis | `redis` |
@@ -18,20 +20,20 @@ use switchboard::{
 ///
 /// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
 /// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
-/// `cert`, `key` and `server_name`. Times are numbers with `ms`, `s` or `m`. Nothing is sent before the registry is
-/// used.
+/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Times are
+/// numbers with `ms`, `s` or `m`. Nothing is sent before the registry is used.
 ///
 /// # Errors
 /// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
 /// is off; the text names what there is.
 pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
-    let parsed = Parsed::read(url)?;
+    let mut parsed = Parsed::read(url)?;
     let known = SCHEMES.iter().find(|(schemes, ..)| schemes.contains(&parsed.scheme));
     let Some((_, feature, make)) = known else {
         return Err(wrong(url, &format!("no registry has the scheme {:?}; {}", parsed.scheme, schemes())));
     };
     match make {
-        Some(make) => make(parsed),
+        Some(make) => make(&mut parsed),
         None => {
             let why =
                 format!("{:?} needs the feature `{feature}`, which is off; {}", parsed.scheme, schemes());
@@ -40,19 +42,38 @@ pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
     }
 }
 
-type Make = fn(Parsed<'_>) -> Result<Arc<dyn Registry>>;
+type Make = fn(&mut Parsed<'_>) -> Result<Arc<dyn Registry>>;
 
 /// The one list: schemes, the feature that they need, and how to connect.
 const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
+    (&["consul"], "consul", CONSUL),
+    (&["dns"], "dns", DNS),
     (&["etcd", "etcds"], "etcd", ETCD),
-    (&["file"], "", Some(|parsed| parsed.file())),
+    (&["file"], "", Some(file)),
     (&["redis"], "redis", REDIS),
     (&["switchboard"], "embedded", EMBEDDED),
     (&["zookeeper"], "zookeeper", ZOOKEEPER),
 ];
 
+#[cfg(feature = "consul")]
+const CONSUL: Option<Make> = Some(|parsed| {
+    let (host, token) = (parsed.hosts()?, parsed.take("token"));
+    Ok(Arc::new(crate::Consul::connect(host, token, parsed.options()?)))
+});
+#[cfg(not(feature = "consul"))]
+const CONSUL: Option<Make> = None;
+
+#[cfg(feature = "dns")]
+const DNS: Option<Make> = Some(|parsed| {
+    let scheme = parsed.take("scheme").unwrap_or("tcp").to_owned();
+    let server = Some(parsed.hosts).filter(|server| !server.is_empty());
+    Ok(Arc::new(crate::Dns::connect(parsed.path, server, &scheme, parsed.options()?)?))
+});
+#[cfg(not(feature = "dns"))]
+const DNS: Option<Make> = None;
+
 #[cfg(feature = "etcd")]
-const ETCD: Option<Make> = Some(|mut parsed| {
+const ETCD: Option<Make> = Some(|parsed| {
     let mut url = format!("{}://{}", if parsed.scheme == "etcds" { "tls" } else { "tcp" }, parsed.hosts()?);
     let mut separator = '?';
     for name in ["ca", "cert", "key", "server_name"] {
@@ -68,7 +89,7 @@ const ETCD: Option<Make> = Some(|mut parsed| {
 const ETCD: Option<Make> = None;
 
 #[cfg(feature = "redis")]
-const REDIS: Option<Make> = Some(|mut parsed| {
+const REDIS: Option<Make> = Some(|parsed| {
     let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
     let prefix = parsed.take("prefix").unwrap_or_default();
     Ok(Arc::new(crate::Redis::connect(&url, prefix, parsed.options()?)?))
@@ -92,6 +113,16 @@ const ZOOKEEPER: Option<Make> = Some(|parsed| {
 #[cfg(not(feature = "zookeeper"))]
 const ZOOKEEPER: Option<Make> = None;
 
+fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
+    // `file:///etc/fleet.json` and `file:fleet.json`.
+    let is_absolute = parsed.url.starts_with("file://");
+    let path = if is_absolute { format!("/{}", parsed.path) } else { parsed.path.to_owned() };
+    if !parsed.hosts.is_empty() || parsed.path.is_empty() {
+        return Err(wrong(parsed.url, "write file:PATH or file:///PATH"));
+    }
+    Ok(Arc::new(File::new(path, parsed.options()?)))
+}
+
 /// What there is, for those who wrote something else.
 fn schemes() -> String {
     let names = |on: bool| {
@@ -104,7 +135,8 @@ fn schemes() -> String {
 }
 
 fn wrong(url: &str, why: &str) -> Status {
-    // What is before an `@` may be a password.
+    // What is before an `@` may be a password, and an option a token.
+    let url = url.split_once('?').map_or(url, |(place, _)| place);
     let url = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
     Status::invalid_argument(format!("the registry {url:?}: {why}"))
 }
@@ -150,16 +182,6 @@ impl<'a> Parsed<'a> {
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)
-    }
-
-    fn file(self) -> Result<Arc<dyn Registry>> {
-        // `file:///etc/fleet.json` and `file:fleet.json`.
-        let path =
-            if self.url.starts_with("file://") { format!("/{}", self.path) } else { self.path.to_owned() };
-        if !self.hosts.is_empty() || self.path.is_empty() {
-            return Err(wrong(self.url, "write file:PATH or file:///PATH"));
-        }
-        Ok(Arc::new(File::new(path, self.options()?)))
     }
 
     /// What all registries have; nothing may be left.
@@ -234,6 +256,10 @@ mod tests {
             ("switchboard://h:1?retry_max=2s", "embedded tcp://h:1"),
             #[cfg(feature = "etcd")]
             ("etcd://h:1,i:2/prefix", "etcd h:1,i:2"),
+            #[cfg(feature = "consul")]
+            ("consul://h:1?token=secret", "consul h:1"),
+            #[cfg(feature = "dns")]
+            ("dns://127.0.0.1:5353/_a._tcp.example?scheme=tls", "dns _a._tcp.example"),
             #[cfg(feature = "redis")]
             ("redis://ada:secret@h:1/3?prefix=p", "redis h:1"),
             #[cfg(feature = "zookeeper")]

@@ -7,12 +7,18 @@
 //! `address.rs`, and a test that runs `tests/suite` against its real server.
 
 mod address;
+#[cfg(feature = "consul")]
+pub mod consul;
+#[cfg(feature = "dns")]
+pub mod dns;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 mod entries;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "consul")]
+mod http;
 pub mod layout;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -22,9 +28,18 @@ pub mod zookeeper;
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;
 pub use address::connect;
+#[cfg(feature = "consul")]
+pub use consul::Consul;
+#[cfg(feature = "dns")]
+pub use dns::Dns;
 #[cfg(feature = "embedded")]
 pub use embedded::{Embedded, EmbeddedServer};
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeper;
+
+/// The page of the documentation, so that its examples are compiled and run.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../../../docs/discovery.md")]
+struct DiscoveryPage;

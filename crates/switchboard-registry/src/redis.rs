@@ -2,9 +2,9 @@
 //! when something changes.
 //!
 //! With the prefix `switchboard`, the instance `ID` of `SERVICE` is the key `/switchboard/SERVICE/ID` (both escaped)
-//! with a TTL; `/switchboard/SERVICE/` is the set of the ids, which may name some that have ended, and a channel of that
-//! name says that something has changed. Readers take what the keys say: a lease that ends is noticed when its time is
-//! over, since Redis tells nobody of it unless set up so.
+//! with a TTL; `/switchboard/SERVICE/` is the set of the ids, which may name some that have ended, and a channel of
+//! that name says that something has changed. Readers take what the keys say: a lease that ends is noticed when its
+//! time is over, since Redis tells nobody of it unless set up so.
 
 use crate::layout::{Layout, OwnLayout};
 use futures_core::Stream;

@@ -1,4 +1,5 @@
 //! The watched file, in the suite of all registries: people join and leave by editing it.
+#![allow(clippy::unwrap_used)]
 
 mod suite;
 

@@ -16,8 +16,8 @@
 //!   leases are renewed after a third of their time.
 //! - **Bounded.** A snapshot has at most [`Options::instances_max`] instances of [`Options::instance_bytes_max`] each.
 //!
-//! Here are [`Fixed`], a list, and [`File`]. Those that need a client of their own are in
-//! the crate `switchboard-registry`.
+//! Here are [`Fixed`], a list, and [`File`]; those that need a client of their own are in the crate
+//! `switchboard-registry`.
 
 mod cache;
 mod discovery;
