@@ -21,7 +21,10 @@ mod compression;
 mod context;
 mod driver;
 mod error;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
 mod flags;
+#[cfg(all(doctest, feature = "http"))]
+mod guides;
 #[cfg(feature = "http")]
 mod http;
 pub mod limits;

@@ -3,6 +3,7 @@
 mod accept;
 #[cfg(feature = "channelz")]
 mod channelz;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
 mod flights;
 #[cfg(feature = "handover")]
 mod handover;
@@ -550,7 +551,7 @@ impl Server {
         #[cfg(feature = "handover")]
         if let Some(path) = self.handover {
             inherited.ready().await;
-            running.waiting = Some(handover::Waiting::at(path, offered)?);
+            running.waiting = Some(handover::Waiting::at(&path, offered)?);
         }
         Ok(running)
     }
@@ -602,7 +603,15 @@ impl Running {
 
     #[cfg(not(feature = "handover"))]
     async fn handed_over(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
+    }
+
+    /// Changes a [flag](crate::Flag), as the admin page does; `by` is for the audit line.
+    ///
+    /// # Errors
+    /// No such flag, or a value that it cannot have.
+    pub fn set_flag(&self, name: &str, value: &str, by: &str) -> Result<(), Error> {
+        self.shared.flags.set(name, value, None, by).map(drop)
     }
 
     /// Where the admin pages are, if they are anywhere.
@@ -688,7 +697,6 @@ pub(crate) struct Shared {
     pub(crate) ending: AtomicBool,
     pub(crate) access: Access,
     pub(crate) live: Live,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener changes them"))]
     pub(crate) flags: Arc<Flags>,
     phase: watch::Sender<Phase>,
     #[cfg(feature = "http")]
