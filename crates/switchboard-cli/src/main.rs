@@ -2,6 +2,7 @@
 
 mod bench;
 mod call;
+mod config;
 #[cfg(test)]
 mod counting;
 mod demo;
@@ -33,6 +34,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(serve::ServeArgs),
+    /// Check and explain the settings of `serve`.
+    Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
     Call(Box<call::CallArgs>),
     /// Measure throughput, latency and memory on this machine.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),

@@ -1,20 +1,26 @@
 //! `switchboard serve`: the demo services, without the tour.
 
 use crate::{
+    config::Config,
     log::{self, Level},
     services,
     serving::{self, Stop},
     tls::{self, TlsArgs},
 };
-use clap::{Args, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
-use switchboard::{Limits, Runtime, limits::Source};
+use switchboard::{Limits, Running, Runtime, Server, limits::Source};
 
 /// `switchboard serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
+    /// Take settings from this TOML file, and from variables like SWITCHBOARD_SERVE_LISTEN; flags overrule both. SIGHUP
+    /// reads it again. See `switchboard config`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times [default:
+    /// 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Vec<String>,
     #[command(flatten)]
     tls: TlsArgs,
@@ -45,10 +51,10 @@ pub(crate) struct ServeArgs {
     access_log: Option<u32>,
     /// Log calls that take at least TIME, as in 200ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    slow_call: Option<Duration>,
+    slow_call: Option<String>,
     /// After Ctrl-C, go on for TIME before callers are told, so that load balancers hear of it first [default: none]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    notice: Option<Duration>,
+    notice: Option<String>,
     /// Take over the listeners of the server that waits at PATH, if there is one, and wait there for the next.
     #[arg(long, value_name = "PATH")]
     handover: Option<PathBuf>,
@@ -58,12 +64,12 @@ pub(crate) struct ServeArgs {
     /// Threads that serve [default: one for each core]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = microseconds())]
-    spin_us: u32,
-    /// Log events of this level and graver ones on standard error.
-    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
-    log: Level,
+    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once [default: 50]
+    #[arg(long, value_name = "N", value_parser = microseconds())]
+    spin_us: Option<u32>,
+    /// Log events of this level and graver ones on standard error [default: info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    log: Option<Level>,
     /// Print the limits in force and where each came from, and end.
     #[arg(long)]
     print_limits: bool,
@@ -72,38 +78,24 @@ pub(crate) struct ServeArgs {
 /// Serves until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When an address cannot be listened on.
+/// When a setting cannot be, or an address cannot be listened on.
 pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
-    let limits = args.limits()?;
+    let mut config = args.config()?;
+    let limits = config.limits()?;
     if args.print_limits {
         return serving::print(&limits.table());
     }
-    log::install(args.log);
-    let mut runtime = Runtime::new().spin(Duration::from_micros(args.spin_us.into()));
-    if let Some(workers) = args.workers {
-        runtime = runtime.workers(workers.into());
+    let level = config.text("log").and_then(|level| Level::from_str(&level, false).ok());
+    log::install(level.unwrap_or(Level::Info));
+    let mut runtime = Runtime::new().spin(Duration::from_micros(config.count("spin_us").unwrap_or(50)));
+    if let Some(workers) = config.count("workers") {
+        runtime = runtime.workers(workers as usize);
     }
+    let tls = config.tls()?;
     runtime.run(async move {
-        let mut server = services::server().limits(limits).websocket_origins(args.websocket_origin);
-        if args.websocket_deflate {
-            server = server.websocket_deflate();
-        }
-        if args.channelz {
-            server = server.channelz();
-        }
-        if let Some(admin) = args.admin {
-            server = server.admin(admin);
-        }
-        if let Some(path) = args.handover {
-            server = server.handover(path);
-        }
-        server = server
-            .access_log(args.access_log.unwrap_or_default())
-            .slow_call(args.slow_call.unwrap_or_default())
-            .notice(args.notice.unwrap_or_default());
-        let tls = args.tls.settings();
-        for address in &args.listen {
-            server = tls::listen(server, address, tls.as_ref());
+        let mut server = server(&config).limits(limits);
+        for address in config.texts("listen") {
+            server = tls::listen(server, &address, tls.as_ref());
         }
         let stop = Stop::install()?;
         let running = serving::start(server).await?;
@@ -114,19 +106,63 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
             lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
         }
         serving::print(&lines)?;
-        serving::until_stopped(running, stop).await;
+        let reload = |running: &Running| match args.config() {
+            Ok(new) => config.reload(new, running).iter().for_each(|said| eprintln!("reloaded: {said}")),
+            Err(why) => eprintln!("not reloaded: {why}"),
+        };
+        serving::until_stopped(running, stop, reload).await;
         Ok(())
     })
 }
 
+/// The services, with all settings but listeners and limits.
+fn server(config: &Config) -> Server {
+    let mut server = services::server()
+        .websocket_origins(config.texts("websocket.origins"))
+        .access_log(config.count("access_log").unwrap_or_default() as u32)
+        .slow_call(config.time("slow_call"))
+        .notice(config.time("notice"));
+    if config.is_on("websocket.deflate") {
+        server = server.websocket_deflate();
+    }
+    if let Some(admin) = config.text("admin") {
+        server = server.admin(admin);
+    }
+    if let Some(path) = config.text("handover") {
+        server = server.handover(path);
+    }
+    if config.is_on("channelz") {
+        server = server.channelz();
+    }
+    server
+}
+
 impl ServeArgs {
-    /// The defaults and, in the order of the help, what flags set.
-    fn limits(&self) -> Result<Limits, String> {
-        let mut limits = Limits::default();
+    /// The file and the environment, overruled by what flags set.
+    fn config(&self) -> Result<Config, String> {
+        let mut config = Config::load(self.config.as_deref())?;
+        let path = |path: &PathBuf| path.display().to_string();
         for setting in self.limit.iter().chain(&self.sniff_timeout).chain(&self.drain_timeout) {
-            limits.parse(setting, Source::Flag).map_err(|error| error.to_string())?;
+            let (name, value) = setting.split_once('=').ok_or("a limit is NAME=VALUE")?;
+            config.flag(&format!("limits.{name}"), [value.to_owned()])?;
         }
-        Ok(limits)
+        for (name, file) in self.tls.given() {
+            config.flag(name, file.map(path))?;
+        }
+        config.flag("listen", self.listen.clone())?;
+        config.flag("websocket.origins", self.websocket_origin.clone())?;
+        config.flag("websocket.deflate", self.websocket_deflate.then(|| "true".to_owned()))?;
+        config.flag("channelz", self.channelz.then(|| "true".to_owned()))?;
+        config.flag("admin", self.admin.clone())?;
+        config.flag("access_log", self.access_log.map(|every| every.to_string()))?;
+        config.flag("slow_call", self.slow_call.clone())?;
+        config.flag("notice", self.notice.clone())?;
+        config.flag("handover", self.handover.as_ref().map(path))?;
+        config.flag("workers", self.workers.map(|workers| workers.to_string()))?;
+        config.flag("spin_us", self.spin_us.map(|spin| spin.to_string()))?;
+        let level = self.log.and_then(|level| level.to_possible_value());
+        config.flag("log", level.map(|level| level.get_name().to_owned()))?;
+        Ok(config)
     }
 }
 
@@ -141,10 +177,9 @@ fn setting(text: &str) -> Result<String, String> {
     checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// A time as limits spell it.
-fn time(text: &str) -> Result<Duration, String> {
-    let time = Limits::parse_time(text).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
+/// A time as limits spell it, checked.
+fn time(text: &str) -> Result<String, String> {
+    Limits::parse_time(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// An address, checked; its options are left to the server.

@@ -82,23 +82,26 @@ impl Stop {
     }
 
     /// The same, or for a successor that took over; meanwhile SIGHUP has the certificates read again.
-    async fn requested_of(&mut self, running: &Running) {
+    async fn requested_of(&mut self, running: &Running, mut reload: impl FnMut(&Running)) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
                 () = running.handed_over() => return,
                 // What cannot be used was logged, and the old ones stay.
-                _ = self.hangup.recv() => { let _ = running.reload_tls(); }
+                _ = self.hangup.recv() => {
+                    let _ = running.reload_tls();
+                    reload(running);
+                }
             }
         }
     }
 }
 
 /// Serves until Ctrl-C or SIGTERM, then lets calls end within the limit `drain_timeout`. A second signal ends
-/// the process at once, with exit code 1.
-pub(crate) async fn until_stopped(running: Running, mut stop: Stop) {
-    stop.requested_of(&running).await;
+/// the process at once, with exit code 1. SIGHUP has certificates read again, and settings by `reload`.
+pub(crate) async fn until_stopped(running: Running, mut stop: Stop, reload: impl FnMut(&Running)) {
+    stop.requested_of(&running, reload).await;
     let limit = Duration::from_millis(running.limits().get(Limit::DrainTimeout));
     let stats = running.stats();
     if stats.connections > 0 {

@@ -20,6 +20,15 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
+    /// What was given, by the names that settings have in files.
+    pub(crate) fn given(&self) -> [(&'static str, Option<&PathBuf>); 3] {
+        [
+            ("tls.cert", self.tls_cert.as_ref()),
+            ("tls.client_ca", self.tls_client_ca.as_ref()),
+            ("tls.key", self.tls_key.as_ref()),
+        ]
+    }
+
     /// None without the flags.
     pub(crate) fn settings(&self) -> Option<Tls> {
         let tls = Tls::files(self.tls_cert.as_ref()?, self.tls_key.as_ref()?);

@@ -45,6 +45,7 @@ fn help_is_as_expected() {
         ("demo --help", "demo.txt"),
         ("serve --help", "serve.txt"),
         ("call --help", "call.txt"),
+        ("config --help", "config.txt"),
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");
@@ -189,10 +190,13 @@ impl Running {
             .unwrap_or_else(|| panic!("no line began with {start:?}"))
     }
 
+    fn send(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Exit code and standard error after the signal.
     fn signal(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, signal).unwrap();
+        self.send(signal);
         let mut text = String::new();
         std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut text).unwrap();
         (self.child.wait().unwrap().code(), text)
@@ -259,6 +263,67 @@ fn serve_shows_admin_pages_and_logs_calls() {
     let (code, log) = server.signal(rustix::process::Signal::TERM);
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("demo.v1.Greeter/Greet") && log.contains("took_us"), "{log}");
+}
+
+/// A file with this content, for one test.
+fn file(name: &str, content: &str) -> String {
+    let path = env::temp_dir().join(format!("switchboard-cli-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn settings_are_checked_explained_and_printed() {
+    let default = run("config default");
+    let text = stdout(&default);
+    assert!(text.contains("# listen = [\"127.0.0.1:8080\"]") && text.contains("[limits]"), "{text}");
+    // What is printed is a file, also when every setting in it is set.
+    let all: String = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(setting) if setting.contains(" = ") => format!("{setting}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    for (name, content) in [("default.toml", &text), ("all.toml", &all)] {
+        let output = run(&format!("config check {}", file(name, content)));
+        assert_eq!(output.status.code(), Some(0), "{name}: {}{content}", stderr(&output));
+    }
+    let wrong = file("wrong.toml", "lisen = [\"127.0.0.1:0\"]\n");
+    for line in [format!("config check {wrong}"), format!("serve --config {wrong}")] {
+        let output = run(&line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(stderr(&output).contains("did you mean listen?"), "{line}: {}", stderr(&output));
+    }
+    let good = file("good.toml", "slow_call = \"200ms\"\n[limits]\ncalls_max = 7\n");
+    let explained = stdout(&run(&format!("config explain {good}")));
+    let row = explained.lines().find(|line| line.starts_with("limits.calls_max")).unwrap_or_default();
+    assert!(row.contains("7 ") && row.contains("good.toml"), "{explained}");
+    let limits =
+        stdout(&run(&format!("serve --config {good} --print-limits --limit metadata_entries_max=9")));
+    let row = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(row("calls_max").contains("file"), "{limits}");
+    assert!(row("metadata_entries_max").contains("flag"), "{limits}");
+}
+
+#[test]
+fn settings_are_reloaded_as_far_as_they_can_be() {
+    let path = file("reload.toml", "slow_call = \"100ms\"\nadmin = \"127.0.0.1:0\"\n");
+    let mut server = Running::start(&format!("serve --listen 127.0.0.1:0 --config {path}"));
+    server.line("listening on http://");
+    let admin = server.line("admin pages on http://");
+    let flags = || get(&admin, "/flags?format=json");
+    assert!(flags().contains("\"value\": \"100ms\""), "{}", flags());
+    std::fs::write(&path, "slow_call = \"300ms\"\nadmin = \"127.0.0.1:0\"\nworkers = 3\n").unwrap();
+    server.send(rustix::process::Signal::HUP);
+    let start = std::time::Instant::now();
+    while !flags().contains("\"value\": \"300ms\"") {
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{}", flags());
+        std::thread::yield_now();
+    }
+    let (code, log) = server.signal(rustix::process::Signal::TERM);
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("workers changed: it comes into force with the next start"), "{log}");
 }
 
 /// Head and body of what is at the path.

@@ -24,8 +24,11 @@ mod context;
 pub mod discover;
 mod driver;
 mod error;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
 mod flags;
 pub mod guard;
+#[cfg(all(doctest, feature = "http"))]
+mod guides;
 #[cfg(feature = "http")]
 mod http;
 pub mod layer;

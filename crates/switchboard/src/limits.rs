@@ -30,6 +30,10 @@ pub enum Source {
     Channel,
     /// Nobody set it.
     Default,
+    /// Set by a variable of the environment.
+    Environment,
+    /// Set in a file.
+    File,
     /// Set on the command line.
     Flag,
     /// Set in the program, for one listener.
@@ -235,7 +239,8 @@ impl Limits {
 }
 
 impl Unit {
-    pub(crate) fn show(self, value: u64) -> String {
+    /// A value in its unit as options spell it: `8MiB`, `90s`.
+    pub fn show(self, value: u64) -> String {
         let scaled = |steps: &[(u64, &str)], plain: &str| {
             let step = steps.iter().find(|(size, _)| value >= *size && value.is_multiple_of(*size));
             step.map_or_else(|| format!("{value}{plain}"), |(size, name)| format!("{}{name}", value / size))
@@ -286,6 +291,8 @@ impl fmt::Display for Source {
         f.pad(match self {
             Source::Channel => "channel",
             Source::Default => "default",
+            Source::Environment => "environment",
+            Source::File => "file",
             Source::Flag => "flag",
             Source::Listener => "listener",
             Source::Server => "server",

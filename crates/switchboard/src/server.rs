@@ -4,13 +4,16 @@ mod accept;
 mod announce;
 #[cfg(feature = "channelz")]
 mod channelz;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
 mod flights;
 mod guarding;
 #[cfg(feature = "handover")]
 mod handover;
 mod lifecycle;
 mod listening;
+mod live;
 mod mismatch;
+mod options;
 mod sockets;
 
 #[cfg(feature = "tls")]
@@ -23,7 +26,7 @@ use crate::{
     flags::{Flag, Flags},
     guard::{Guarding, Guards, Wires},
     limits::Source,
-    metrics::{Carrier, Metrics, ServerStats, TlsStats},
+    metrics::{Carrier, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
 };
@@ -35,6 +38,7 @@ use lifecycle::Hooks;
 pub(crate) use lifecycle::Phase;
 pub use lifecycle::{CutCalls, CutConnections, Stopped};
 use listening::Listening;
+pub(crate) use live::Live;
 #[cfg(feature = "http")]
 pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
@@ -43,9 +47,10 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize},
     },
-    time::{Duration, Instant},
+    time::Duration,
+    time::Instant,
 };
 use switchboard_wire::MethodTable;
 use tokio::sync::watch;
@@ -278,119 +283,6 @@ impl Server {
         self
     }
 
-    /// Logs one call in `every`, when it has ended, as an event of `tracing` with the target `switchboard::access` and the
-    /// level `info`: method, wire, peer, code, time, bytes, trace. 0, the default, logs none. It is also a
-    /// [flag](crate::Flag).
-    pub fn access_log(self, every: u32) -> Server {
-        self.access.every.preset(every.into());
-        self
-    }
-
-    /// Logs every call that takes at least so long, with the target `switchboard::slow` and the level `warn`. Zero, the
-    /// default, logs none; what is below a millisecond counts as one.
-    pub fn slow_call(self, took: Duration) -> Server {
-        let least = u64::from(!took.is_zero());
-        self.access.slow.preset((took.as_millis() as u64).max(least));
-        self
-    }
-
-    /// Adds a number of the application to those that may be changed while the server runs, on the admin page `/flags`.
-    pub fn flag(mut self, flag: &Flag) -> Server {
-        self.flags.push(flag.clone());
-        self
-    }
-
-    /// Shows what the server does on a listener of its own: `tcp://127.0.0.1:9090`, or an [`Admin`](crate::admin::Admin)
-    /// with more to it. Never on the addresses of the services.
-    ///
-    /// ```
-    /// let server = switchboard::Server::new().admin("tcp://127.0.0.1:9090");
-    /// ```
-    #[cfg(feature = "http")]
-    pub fn admin(mut self, admin: impl Into<crate::admin::Admin>) -> Server {
-        self.admin = Some(admin.into());
-        self
-    }
-
-    /// Runs before the server is ready: filling caches, opening connections. Meanwhile it listens and answers, but health
-    /// checks say `NOT_SERVING`. When it fails, the server does not start. Several run one after the other.
-    pub fn warm_up<F>(mut self, work: impl FnOnce() -> F + Send + 'static) -> Server
-    where
-        F: Future<Output = crate::Result<()>> + Send + 'static,
-    {
-        self.hooks().warm_up.push(Box::new(|| Box::pin(work())));
-        self
-    }
-
-    /// Runs once the server is ready, with the addresses that were bound. When it fails, the server does not start.
-    /// Several run one after the other.
-    pub fn on_start<F>(mut self, hook: impl FnOnce(Vec<Address>) -> F + Send + 'static) -> Server
-    where
-        F: Future<Output = crate::Result<()>> + Send + 'static,
-    {
-        self.hooks().start.push(Box::new(|addresses| Box::pin(hook(addresses))));
-        self
-    }
-
-    /// Runs when the server begins to stop, before it refuses anything. Several run at once.
-    pub fn on_stop<F>(mut self, hook: impl FnOnce() -> F + Send + 'static) -> Server
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        self.hooks().stop.push(Box::new(|| Box::pin(hook())));
-        self
-    }
-
-    /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits there itself for the
-    /// next: a new version of a program replaces the old one, and nobody is refused. When the new server is ready, the old
-    /// one [stops](Running::handed_over). Both have to listen at the same addresses, as they are written; what the old one
-    /// does not have is bound as usual. Only processes of the same user, and of root, are answered.
-    #[cfg(feature = "handover")]
-    pub fn handover(mut self, path: impl Into<std::path::PathBuf>) -> Server {
-        self.handover = Some(path.into());
-        self
-    }
-
-    /// How long a server that stops goes on as before, for the news to reach its callers: their registry, their load
-    /// balancer. None unless set.
-    pub fn notice(mut self, time: Duration) -> Server {
-        self.hooks().notice = time;
-        self
-    }
-
-    fn hooks(&mut self) -> &mut Hooks {
-        self.hooks.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Registers this server once it listens, keeps that up while it serves, and ends it first when it drains.
-    ///
-    /// What `instance` leaves empty is filled in: without a service there is one registration for each that was added,
-    /// without an address it has that of the first listener, and its id is the address. Weight, group, zone, version
-    /// and tags are taken as they are. A registry that is down does not hold up the start: it is tried again until it
-    /// answers. A listener on every address of the machine, `0.0.0.0`, needs an address in the instance.
-    ///
-    /// ```no_run
-    /// # use std::sync::Arc;
-    /// # use switchboard::{Server, discover::{Fixed, Instance}};
-    /// # let registry = Arc::new(Fixed::new([]));
-    /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
-    /// ```
-    pub fn announce(
-        mut self,
-        registry: Arc<dyn crate::discover::Registry>,
-        instance: crate::discover::Instance,
-    ) -> Server {
-        self.announcements.push(Announcement { registry, template: instance });
-        self
-    }
-
-    /// How long a drain waits for callers to hear that this server goes, before it tells those that are connected; 1 s
-    /// unless set. In the first half it is registered as draining, in the second no more.
-    pub fn announce_notice(mut self, notice: Duration) -> Server {
-        self.announce_notice = notice;
-        self
-    }
-
     /// Replaces all limits, sources included.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;
@@ -601,7 +493,7 @@ impl Server {
         #[cfg(feature = "handover")]
         if let Some(path) = self.handover {
             inherited.ready().await;
-            running.waiting = Some(handover::Waiting::at(path, offered)?);
+            running.waiting = Some(handover::Waiting::at(&path, offered)?);
         }
         Ok(running)
     }
@@ -640,38 +532,6 @@ impl Running {
     /// The first address as text, for clients in tests.
     pub fn url(&self) -> String {
         self.addresses[0].to_string()
-    }
-
-    /// Resolves when a successor has taken over the listeners and serves: time to [`stop`](Self::stop). Never, unless the
-    /// server was started with [`Server::handover`]. Cancel safe.
-    #[cfg(feature = "handover")]
-    pub async fn handed_over(&self) {
-        match &self.waiting {
-            Some(waiting) => waiting.taken().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    #[cfg(not(feature = "handover"))]
-    async fn handed_over(&self) {
-        std::future::pending().await
-    }
-
-    /// Where the admin pages are, if they are anywhere.
-    #[cfg(feature = "http")]
-    pub fn admin(&self) -> Option<&Address> {
-        self.admin.as_ref().map(|(address, _)| address)
-    }
-
-    /// Stops as programs do that were told to: calls get the time of `drain_timeout`.
-    async fn stop_logged(self) {
-        let drain = self.shared.limits.drain_timeout();
-        let stopped = self.stop(drain, drain + lifecycle::LAST_WORDS).await;
-        if stopped.is_clean() {
-            tracing::info!("{stopped}");
-        } else {
-            tracing::warn!("{stopped}");
-        }
     }
 
     /// The limits of the server, before those of single listeners.
@@ -744,7 +604,6 @@ pub(crate) struct Shared {
     pub(crate) ending: AtomicBool,
     pub(crate) access: Access,
     pub(crate) live: Live,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the admin listener changes them"))]
     pub(crate) flags: Arc<Flags>,
     phase: watch::Sender<Phase>,
     #[cfg(feature = "http")]
@@ -766,25 +625,6 @@ pub(crate) struct Shared {
     pub(crate) pages: crate::http::Pages,
 }
 
-/// Limits that may be changed while the server runs.
-pub(crate) struct Live {
-    pub(crate) connections_max: Flag,
-    pub(crate) server_calls_max: Flag,
-}
-
-impl Live {
-    fn new(limits: &Limits) -> Live {
-        let flag = |limit: Limit| {
-            Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
-        };
-        Live { connections_max: flag(Limit::ConnectionsMax), server_calls_max: flag(Limit::ServerCallsMax) }
-    }
-
-    fn flags(&self) -> [Flag; 2] {
-        [self.connections_max.clone(), self.server_calls_max.clone()]
-    }
-}
-
 /// An open connection.
 pub(crate) struct Open {
     wakes: Arc<Wakes>,
@@ -800,19 +640,6 @@ pub(crate) struct Open {
     pub(crate) carrier: Option<Carrier>,
 }
 
-#[cfg(feature = "http")]
-impl Open {
-    /// What it counted, if it does.
-    pub(crate) fn counts(&self) -> Option<Counts> {
-        self.socket.as_ref().map(|socket| socket.counts())
-    }
-
-    /// Calls that wait in handlers; those on HTTP are not known by connection.
-    pub(crate) fn waiting(&self) -> usize {
-        self.wakes.parked()
-    }
-}
-
 impl Shared {
     pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
@@ -821,55 +648,6 @@ impl Shared {
     #[cfg(any(feature = "channelz", feature = "http"))]
     pub(crate) fn listening(&self) -> &[(u64, Address)] {
         self.listening.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Whether connections count what goes over them.
-    #[cfg(feature = "http")]
-    pub(crate) fn counts_sockets(&self) -> bool {
-        self.counts_sockets
-    }
-
-    /// A connection speaks this from now on.
-    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
-        self.metrics.begin(carrier);
-        let before = match self.open().get_mut(&connection) {
-            Some(open) => open.carrier.replace(carrier),
-            // The server was cut meanwhile.
-            None => Some(carrier),
-        };
-        if let Some(before) = before {
-            self.metrics.end(before);
-        }
-    }
-
-    #[cfg(feature = "tls")]
-    fn acceptors(&self) -> &[Arc<Acceptor>] {
-        self.acceptors.get().map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn stats(&self) -> ServerStats {
-        let metrics = &self.metrics;
-        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        ServerStats {
-            uptime: metrics.began.elapsed(),
-            accepted: count(&metrics.accepted),
-            connections: self.open().len() as u64,
-            calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
-            unknown_protocol: count(&metrics.unknown_protocol),
-            protocol_errors: count(&metrics.protocol_errors),
-            tls: self.tls_stats(),
-            methods: metrics.methods(),
-            carriers: metrics.carriers(),
-            peers: metrics.peers.stats(),
-        }
-    }
-
-    fn tls_stats(&self) -> TlsStats {
-        let mismatches = self.metrics.tls_mismatches.load(Ordering::Relaxed);
-        let stats = TlsStats { mismatches, ..TlsStats::default() };
-        #[cfg(feature = "tls")]
-        let stats = self.acceptors().iter().fold(stats, |stats, acceptor| acceptor.count(stats));
-        stats
     }
 
     fn cut_all(&self) {

@@ -1,4 +1,4 @@
-//! W3C trace context: taken from the metadata of a call, seen by its handler, and handed on by the calls that this makes.
+//! W3C trace context: taken from the metadata of a call, seen by its handler, and handed on by its calls.
 //!
 //! `traceparent` and `tracestate` (<https://www.w3.org/TR/trace-context/>) are metadata like any other, so every wire
 //! that carries metadata carries them. A call without them costs a look at a list that is empty as a rule. Spans of

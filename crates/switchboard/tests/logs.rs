@@ -33,7 +33,7 @@ impl Visit for Fields {
     }
 }
 
-fn keep(metadata: &Metadata<'_>, fields: String) {
+fn keep(metadata: &Metadata<'_>, fields: &str) {
     LINES.lock().unwrap().push(format!("{} {}{fields}", metadata.level(), metadata.target()));
 }
 
@@ -45,14 +45,14 @@ impl Subscriber for Lines {
     fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
         let mut fields = Fields(String::new());
         attributes.record(&mut fields);
-        keep(attributes.metadata(), fields.0);
+        keep(attributes.metadata(), &fields.0);
         span::Id::from_u64(1)
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(String::new());
         event.record(&mut fields);
-        keep(event.metadata(), fields.0);
+        keep(event.metadata(), &fields.0);
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}

@@ -80,7 +80,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         if !args.json {
             print(&hints::commands(&address))?;
         }
-        serving::until_stopped(running, stop).await;
+        serving::until_stopped(running, stop, |_| ()).await;
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! What a server tells registries of itself, from its start to its drain.
 
 use crate::{
-    Error, client,
+    Error, Server, client,
     discover::{Instance, Lease, Registry, State},
     net::Address,
 };
@@ -11,6 +11,33 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
+
+impl Server {
+    /// Registers this server once it listens, keeps that up while it serves, and ends it first when it drains.
+    ///
+    /// What `instance` leaves empty is filled in: without a service there is one registration for each that was added,
+    /// without an address it has that of the first listener, and its id is the address. Weight, group, zone, version
+    /// and tags are taken as they are. A registry that is down does not hold up the start: it is tried again until it
+    /// answers. A listener on every address of the machine, `0.0.0.0`, needs an address in the instance.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use switchboard::{Server, discover::{Fixed, Instance}};
+    /// # let registry = Arc::new(Fixed::new([]));
+    /// let server = Server::new().announce(registry, Instance::default().zone("eu-1a").weight(200));
+    /// ```
+    pub fn announce(mut self, registry: Arc<dyn Registry>, instance: Instance) -> Server {
+        self.announcements.push(Announcement { registry, template: instance });
+        self
+    }
+
+    /// How long a drain waits for callers to hear that this server goes, before it tells those that are connected; 1 s
+    /// unless set. In the first half it is registered as draining, in the second no more.
+    pub fn announce_notice(mut self, notice: Duration) -> Server {
+        self.announce_notice = notice;
+        self
+    }
+}
 
 /// One registry, and what to fill in there.
 pub(super) struct Announcement {

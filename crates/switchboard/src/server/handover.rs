@@ -21,7 +21,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::MetadataExt,
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 use tokio::{
@@ -117,13 +117,13 @@ impl Waiting {
     ///
     /// # Errors
     /// A path where nothing can listen.
-    pub(super) fn at(path: PathBuf, sockets: Vec<(String, OwnedFd)>) -> Result<Waiting, Error> {
+    pub(super) fn at(path: &Path, sockets: Vec<(String, OwnedFd)>) -> Result<Waiting, Error> {
         let failed = |error| Error::bind(format!("handover at {}: {error}", path.display()), error);
-        match fs::remove_file(&path) {
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(failed)?;
+        let listener = UnixListener::bind(path).map_err(failed)?;
         let (tell, taken) = watch::channel(false);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -140,7 +140,7 @@ impl Waiting {
     pub(super) async fn taken(&self) {
         let mut taken = self.taken.clone();
         if taken.wait_for(|taken| *taken).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -165,7 +165,7 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> boo
     let mut answer = [0];
     match timeout(PATIENCE, sent).await {
         // It gets ready for as long as it needs; its end ends this too.
-        Ok(Ok(())) => matches!(stream.read_exact(&mut answer).await, Ok(_) if answer == [READY]),
+        Ok(Ok(())) => stream.read_exact(&mut answer).await.is_ok() && answer == [READY],
         Ok(Err(error)) => {
             tracing::warn!("listeners were not handed over: {error}");
             false

@@ -226,6 +226,7 @@ impl Running {
 }
 
 impl Shared {
+    #[cfg(feature = "http")]
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }

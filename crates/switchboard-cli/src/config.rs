@@ -1,0 +1,308 @@
+//! The settings of `switchboard serve` from all their sources: defaults, a TOML file, the environment, flags; each
+//! overrules those before it. A key that nobody knows is a mistake, with the nearest one that exists.
+
+mod command;
+mod keys;
+
+pub(crate) use command::{ConfigArgs, run};
+use keys::{Key, Kind, all};
+use std::{fmt, fs, path::Path, time::Duration};
+use switchboard::{Limits, Running, Tls, limits};
+
+/// Variables of the environment begin so: `SWITCHBOARD_SERVE_LIMITS_CALLS_MAX`, `SWITCHBOARD_SERVE_LISTEN`.
+const PREFIX: &str = "SWITCHBOARD_SERVE_";
+/// Names that are less alike are no suggestion.
+const ALIKE: f64 = 0.75;
+
+/// Every setting, and who set it.
+#[derive(Debug)]
+pub(crate) struct Config {
+    keys: Vec<Key>,
+    given: Vec<Option<Given>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Given {
+    /// One, but for lists.
+    texts: Vec<String>,
+    source: Source,
+}
+
+/// Who set a value.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    Environment(String),
+    File(String),
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Environment(name) => f.write_str(name),
+            Source::File(path) => f.write_str(path),
+            Source::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+impl Config {
+    /// The file, if there is one, and the environment of this process.
+    ///
+    /// # Errors
+    /// The first mistake, and where it is.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Config, String> {
+        let keys = all();
+        let mut config = Config { given: keys.iter().map(|_| None).collect(), keys };
+        if let Some(path) = file {
+            let read = fs::read_to_string(path).map_err(|error| error.to_string());
+            let read = read.and_then(|text| config.file(&text, &path.display().to_string()));
+            read.map_err(|why| format!("{}: {why}", path.display()))?;
+        }
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        config.environment(variables)?;
+        Ok(config)
+    }
+
+    fn file(&mut self, text: &str, path: &str) -> Result<(), String> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        self.table("", table, path)
+    }
+
+    fn table(&mut self, prefix: &str, table: toml::Table, path: &str) -> Result<(), String> {
+        for (key, value) in table {
+            let name = format!("{prefix}{key}");
+            let texts = match value {
+                toml::Value::Table(inner) if prefix.is_empty() && self.is_table(&name) => {
+                    self.table(&format!("{name}."), inner, path)?;
+                    continue;
+                }
+                toml::Value::Table(_) => return Err(self.unknown(&name)),
+                toml::Value::Array(values) => {
+                    let texts: Option<Vec<_>> = values.iter().map(text_of).collect();
+                    texts.ok_or_else(|| format!("{name}: expected a list of texts"))?
+                }
+                value => {
+                    let text = text_of(&value);
+                    vec![text.ok_or_else(|| format!("{name}: a {} is no value here", value.type_str()))?]
+                }
+            };
+            self.set(&name, texts, Source::File(path.to_owned()))?;
+        }
+        Ok(())
+    }
+
+    fn is_table(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
+    }
+
+    fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), String> {
+        let mut own: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        own.sort_unstable();
+        for (variable, value) in own {
+            let name = variable[PREFIX.len()..].to_lowercase();
+            let known = self.keys.iter().find(|key| key.name.replace('.', "_") == name);
+            let (name, is_list) = known.map_or((name, false), |key| (key.name.clone(), key.kind.is_list()));
+            let texts = match is_list {
+                true => value.split(',').map(|text| text.trim().to_owned()).collect(),
+                false => vec![value],
+            };
+            let set = self.set(&name, texts, Source::Environment(variable.clone()));
+            set.map_err(|why| format!("{variable}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// Sets what a flag says; nothing for a flag that is not there.
+    ///
+    /// # Errors
+    /// A value that cannot be.
+    pub(crate) fn flag(&mut self, name: &str, texts: impl IntoIterator<Item = String>) -> Result<(), String> {
+        let texts: Vec<_> = texts.into_iter().collect();
+        if texts.is_empty() { Ok(()) } else { self.set(name, texts, Source::Flag) }
+    }
+
+    fn set(&mut self, name: &str, texts: Vec<String>, source: Source) -> Result<(), String> {
+        let Some(at) = self.keys.iter().position(|key| key.name == name) else {
+            return Err(self.unknown(name));
+        };
+        let key = &self.keys[at];
+        if !key.kind.is_list() && texts.len() != 1 {
+            return Err(format!("{name}: expected one value, not a list"));
+        }
+        for text in &texts {
+            key.kind.check(text).map_err(|why| format!("{name}: {why}"))?;
+        }
+        self.given[at] = Some(Given { texts, source });
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let alike = |key: &&Key| {
+            let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+            let (whole, part) =
+                (strsim::jaro_winkler(&key.name, name), strsim::jaro_winkler(&last(&key.name), &last(name)));
+            whole.max(part)
+        };
+        let nearest = self.keys.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+        match nearest.filter(|key| alike(key) > ALIKE) {
+            Some(key) => format!("there is no setting {name:?}; did you mean {}?", key.name),
+            None => format!("there is no setting {name:?}; `switchboard config default` shows all"),
+        }
+    }
+
+    /// The values in force: what was given, else the default.
+    fn values(&self, name: &str) -> Vec<String> {
+        let at = self.keys.iter().position(|key| key.name == name).expect("names here are of the table");
+        match &self.given[at] {
+            Some(given) => given.texts.clone(),
+            None => self.keys[at].default.clone().into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        self.values(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.values(name).pop()
+    }
+
+    pub(crate) fn count(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.text(name).is_some_and(|text| text == "true")
+    }
+
+    /// A time, checked when it was set.
+    pub(crate) fn time(&self, name: &str) -> Duration {
+        self.text(name).and_then(|text| Limits::parse_time(&text).ok()).unwrap_or_default()
+    }
+
+    /// # Errors
+    /// A certificate without a key, a key without a certificate, or roots without both.
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, String> {
+        match (self.text("tls.cert"), self.text("tls.key"), self.text("tls.client_ca")) {
+            (None, None, None) => Ok(None),
+            (Some(certificate), Some(key), roots) => {
+                let tls = Tls::files(certificate, key);
+                Ok(Some(match roots {
+                    Some(roots) => tls.client_roots(roots),
+                    None => tls,
+                }))
+            }
+            _ => Err("tls.cert and tls.key go together, and tls.client_ca needs both".to_owned()),
+        }
+    }
+
+    /// # Errors
+    /// None: every value was checked when it was set.
+    pub(crate) fn limits(&self) -> Result<Limits, String> {
+        let mut limits = Limits::default();
+        for (key, given) in self.keys.iter().zip(&self.given) {
+            let (Kind::Limit(limit), Some(given)) = (&key.kind, given) else { continue };
+            let source = match given.source {
+                Source::Environment(_) => limits::Source::Environment,
+                Source::File(_) => limits::Source::File,
+                Source::Flag => limits::Source::Flag,
+            };
+            let setting = format!("{}={}", limit.name(), given.texts[0]);
+            limits.parse(&setting, source).map_err(|error| error.to_string())?;
+        }
+        Ok(limits)
+    }
+
+    /// Brings the changes of a file into force as far as that can be done while the server runs; says what was done.
+    pub(crate) fn reload(&mut self, new: Config, running: &Running) -> Vec<String> {
+        let mut said = Vec::new();
+        for at in 0..self.keys.len() {
+            let (key, name) = (&self.keys[at], self.keys[at].name.as_str());
+            let (before, after) = (self.values(name), new.values(name));
+            if before == after {
+                continue;
+            }
+            if !key.reloads {
+                said.push(format!("{name} changed: it comes into force with the next start"));
+                continue;
+            }
+            let flag = name.rsplit('.').next().unwrap_or_default();
+            match running.set_flag(flag, after.first().map_or("", String::as_str), "SIGHUP") {
+                Ok(()) => said.push(format!("{name} is {} now", after.join(", "))),
+                Err(error) => said.push(format!("{name} stays: {error}")),
+            }
+        }
+        *self = new;
+        said
+    }
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(on) => Some(on.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Config {
+        let keys = all();
+        Config { given: keys.iter().map(|_| None).collect(), keys }
+    }
+
+    #[test]
+    fn later_sources_overrule_earlier_ones() {
+        let mut config = empty();
+        let file = "access_log = 7\nlisten = [\"127.0.0.1:1\", \"unix:/a\"]\n[limits]\ncalls_max = 5\n";
+        config.file(file, "a.toml").unwrap();
+        let variables = [
+            ("SWITCHBOARD_SERVE_LIMITS_CALLS_MAX", "6"),
+            ("SWITCHBOARD_SERVE_SLOW_CALL", "1s"),
+            ("OTHER", "x"),
+        ];
+        config
+            .environment(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter())
+            .unwrap();
+        config.flag("slow_call", Some("2s".to_owned())).unwrap();
+        config.flag("access_log", None).unwrap();
+        assert_eq!(config.texts("listen"), ["127.0.0.1:1", "unix:/a"]);
+        assert_eq!((config.count("access_log"), config.time("slow_call")), (Some(7), Duration::from_secs(2)));
+        let limits = config.limits().unwrap();
+        let calls_max = switchboard::Limit::CallsMax;
+        assert_eq!((limits.get(calls_max), limits.source(calls_max)), (6, limits::Source::Environment));
+    }
+
+    #[test]
+    fn mistakes_name_the_key_and_the_nearest_one() {
+        for (file, expected) in [
+            ("acess_log = 1", "did you mean access_log?"),
+            ("calls_max = 1", "did you mean limits.calls_max?"),
+            ("[limits]\nmesage_bytes_max = \"1MiB\"", "did you mean limits.message_bytes_max?"),
+            ("[tsl]\ncert = \"a\"", "there is no setting \"tsl\""),
+            ("zebra = 1", "config default"),
+            ("slow_call = 200", "ms, s, min or h"),
+            ("workers = 0", "number from 1 to 1024"),
+            ("admin = [\"a:1\", \"b:1\"]", "not a list"),
+            ("channelz = \"yes\"", "neither true nor false"),
+            ("listen = \"quic://a:1\"", "scheme"),
+            ("log = 1.5", "a float is no value"),
+            ("log = ", "line 1"),
+        ] {
+            let error = empty().file(file, "a.toml").unwrap_err();
+            assert!(error.contains(expected), "{file}: {error}");
+        }
+        let variables = [("SWITCHBOARD_SERVE_LITSEN".to_owned(), "a:1".to_owned())];
+        let error = empty().environment(variables.into_iter()).unwrap_err();
+        assert!(
+            error.contains("SWITCHBOARD_SERVE_LITSEN") && error.contains("did you mean listen?"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! `switchboard config`: the settings of `serve`, checked, explained, and as a file to begin with.
+
+use super::{Config, Key, all};
+use crate::serving::print;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `switchboard config`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Read FILE and the environment as `serve --config FILE` would, and say whether all is well.
+    Check { file: PathBuf },
+    /// Print a file with every setting, its default and what it means.
+    Default,
+    /// Print every setting as it would be in force, and who set it.
+    Explain { file: Option<PathBuf> },
+}
+
+/// # Errors
+/// The first mistake in the file or the environment.
+pub(crate) fn run(args: ConfigArgs) -> Result<(), String> {
+    match args.action {
+        Action::Check { file } => {
+            let config = Config::load(Some(&file))?;
+            config.tls()?;
+            config.limits()?;
+            print(&format!("{}: all is well\n", file.display()))
+        }
+        Action::Default => print(&default()),
+        Action::Explain { file } => print(&Config::load(file.as_deref())?.explain()),
+    }
+}
+
+/// A file in which every setting is a comment.
+fn default() -> String {
+    let mut text = "# Settings of `switchboard serve --config FILE`. Flags overrule the environment\n\
+                    # (SWITCHBOARD_SERVE_LISTEN, SWITCHBOARD_SERVE_LIMITS_CALLS_MAX), and that overrules this file.\n"
+        .to_owned();
+    let mut table = "";
+    let keys = all();
+    for key in &keys {
+        let (of, name) = key.name.split_once('.').unwrap_or(("", &key.name));
+        if of != table {
+            text.push_str(&format!("\n[{of}]\n"));
+            table = of;
+        }
+        let reload = if key.reloads { " (reloaded with SIGHUP)" } else { "" };
+        text.push_str(&format!("\n# {}{reload}\n# {name} = {}\n", key.doc, literal(key)));
+    }
+    text
+}
+
+fn literal(key: &Key) -> String {
+    let text = key.default.as_ref().unwrap_or(&key.example);
+    let text = if key.kind.is_quoted() { format!("{text:?}") } else { text.clone() };
+    if key.kind.is_list() { format!("[{text}]") } else { text }
+}
+
+impl Config {
+    fn explain(&self) -> String {
+        let mut lines = String::new();
+        for (key, given) in self.keys.iter().zip(&self.given) {
+            let (value, source) = match given {
+                Some(given) => (given.texts.join(", "), given.source.to_string()),
+                None => (key.default.clone().unwrap_or_else(|| "-".to_owned()), "default".to_owned()),
+            };
+            lines.push_str(&format!("{:<28} {value:<20} {source:<12} {}\n", key.name, key.doc));
+        }
+        lines
+    }
+}

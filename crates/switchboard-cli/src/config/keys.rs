@@ -1,0 +1,139 @@
+//! Every setting of `switchboard serve` by name: one table for files, environment, flags and their documentation.
+
+use crate::log::Level;
+use clap::ValueEnum;
+use std::ops::RangeInclusive;
+use switchboard::{Limit, Limits, limits::Source};
+
+/// A setting.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// `limits.calls_max`: that of its table, and its own.
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    /// As a file spells it; none where nothing is set by default.
+    pub(super) default: Option<String>,
+    /// As a file may spell it.
+    pub(super) example: String,
+    pub(super) doc: &'static str,
+    /// A change comes into force with SIGHUP.
+    pub(super) reloads: bool,
+}
+
+/// What a value may be.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Address,
+    Addresses,
+    Count(RangeInclusive<u64>),
+    Level,
+    Limit(Limit),
+    Path,
+    Switch,
+    Texts,
+    Time,
+}
+
+impl Kind {
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self, Kind::Addresses | Kind::Texts)
+    }
+
+    /// Whether a file has it in quotes.
+    pub(super) fn is_quoted(&self) -> bool {
+        !matches!(self, Kind::Count(_) | Kind::Switch)
+    }
+
+    /// # Errors
+    /// What was expected.
+    pub(super) fn check(&self, text: &str) -> Result<(), String> {
+        match self {
+            Kind::Address | Kind::Addresses => crate::serve::address(text).map(drop),
+            Kind::Count(range) => match text.parse::<u64>() {
+                Ok(count) if range.contains(&count) => Ok(()),
+                _ => Err(format!("{text:?} is no number from {} to {}", range.start(), range.end())),
+            },
+            Kind::Level => Level::from_str(text, false)
+                .map(drop)
+                .map_err(|_| format!("{text:?} is no level: off, error, warn, info, debug or trace")),
+            Kind::Limit(limit) => {
+                let setting = format!("{}={text}", limit.name());
+                let set = Limits::default().parse(&setting, Source::File);
+                set.map_err(|error| error.to_string())
+            }
+            Kind::Switch if matches!(text, "true" | "false") => Ok(()),
+            Kind::Switch => Err(format!("{text:?} is neither true nor false")),
+            Kind::Time => Limits::parse_time(text).map(drop).map_err(|error| error.to_string()),
+            Kind::Path | Kind::Texts if text.is_empty() => Err("an empty text".to_owned()),
+            Kind::Path | Kind::Texts => Ok(()),
+        }
+    }
+}
+
+/// All of them, those of one table together.
+pub(super) fn all() -> Vec<Key> {
+    let key = |name: &str, kind, default: Option<&str>, example: &str, doc| {
+        let reloads = matches!(name, "access_log" | "slow_call");
+        let default = default.map(str::to_owned);
+        Key { name: name.to_owned(), kind, default, example: example.to_owned(), doc, reloads }
+    };
+    let mut keys = vec![
+        key("access_log", Kind::Count(0..=1_000_000), Some("0"), "100", "log one call in so many; 0: none"),
+        key("admin", Kind::Address, None, "127.0.0.1:9090", "where the admin pages are, on this machine"),
+        key("channelz", Kind::Switch, Some("false"), "true", "serve grpc.channelz.v1.Channelz"),
+        key(
+            "handover",
+            Kind::Path,
+            None,
+            "/run/app.handover",
+            "take over from, and hand over to, a server at this path",
+        ),
+        key("listen", Kind::Addresses, Some("127.0.0.1:8080"), "0.0.0.0:8080", "addresses of the services"),
+        key("log", Kind::Level, Some("info"), "warn", "events of this level and graver ones are logged"),
+        key(
+            "notice",
+            Kind::Time,
+            Some("0ms"),
+            "5s",
+            "time between the decision to stop and the end of new calls",
+        ),
+        key("slow_call", Kind::Time, Some("0ms"), "200ms", "log calls that take at least so long; 0ms: none"),
+        key(
+            "spin_us",
+            Kind::Count(0..=1_000_000),
+            Some("50"),
+            "0",
+            "microseconds that a thread polls on after traffic",
+        ),
+        key("workers", Kind::Count(1..=1024), None, "4", "threads that serve; by default one for each core"),
+        key("tls.cert", Kind::Path, None, "cert.pem", "certificate chain, for TLS on every TCP address"),
+        key(
+            "tls.client_ca",
+            Kind::Path,
+            None,
+            "ca.pem",
+            "clients must have a certificate that one in this file issued",
+        ),
+        key("tls.key", Kind::Path, None, "key.pem", "private key of the certificate"),
+        key("websocket.deflate", Kind::Switch, Some("false"), "true", "compress messages of WebSockets"),
+        key(
+            "websocket.origins",
+            Kind::Texts,
+            None,
+            "https://app.example",
+            "pages that may open WebSockets; * for all",
+        ),
+    ];
+    keys.extend(Limit::ALL.iter().map(|limit| {
+        let default = limit.unit().show(limit.default());
+        Key {
+            name: format!("limits.{}", limit.name()),
+            kind: Kind::Limit(*limit),
+            default: Some(default.clone()),
+            example: default,
+            doc: limit.doc(),
+            reloads: matches!(limit, Limit::ConnectionsMax | Limit::ServerCallsMax),
+        }
+    }));
+    keys
+}

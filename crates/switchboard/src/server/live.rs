@@ -1,0 +1,139 @@
+//! What may be changed, and what is shown, while a server runs.
+
+use super::{Open, Running, Shared, lifecycle};
+#[cfg(feature = "tls")]
+use crate::net::tls::Acceptor;
+#[cfg(feature = "http")]
+use crate::{Address, server::Counts};
+use crate::{
+    Error, Flag, Limit, Limits,
+    metrics::{Carrier, ServerStats, TlsStats},
+};
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Limits that may be changed while the server runs.
+pub(crate) struct Live {
+    pub(crate) connections_max: Flag,
+    pub(crate) server_calls_max: Flag,
+}
+
+impl Live {
+    pub(super) fn new(limits: &Limits) -> Live {
+        let flag = |limit: Limit| {
+            Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
+        };
+        Live { connections_max: flag(Limit::ConnectionsMax), server_calls_max: flag(Limit::ServerCallsMax) }
+    }
+
+    pub(super) fn flags(&self) -> [Flag; 2] {
+        [self.connections_max.clone(), self.server_calls_max.clone()]
+    }
+}
+
+#[cfg(feature = "http")]
+impl Open {
+    /// What it counted, if it does.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.socket.as_ref().map(|socket| socket.counts())
+    }
+
+    /// Calls that wait in handlers; those on HTTP are not known by connection.
+    pub(crate) fn waiting(&self) -> usize {
+        self.wakes.parked()
+    }
+}
+
+impl Running {
+    /// Resolves when a successor has taken over the listeners and serves: time to [`stop`](Self::stop). Never, unless
+    /// the server was started with [`Server::handover`]. Cancel safe.
+    #[cfg(feature = "handover")]
+    pub async fn handed_over(&self) {
+        match &self.waiting {
+            Some(waiting) => waiting.taken().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(feature = "handover"))]
+    pub(super) async fn handed_over(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    /// Changes a [flag](crate::Flag), as the admin page does; `by` is for the audit line.
+    ///
+    /// # Errors
+    /// No such flag, or a value that it cannot have.
+    pub fn set_flag(&self, name: &str, value: &str, by: &str) -> Result<(), Error> {
+        self.shared.flags.set(name, value, None, by).map(drop)
+    }
+
+    /// Where the admin pages are, if they are anywhere.
+    #[cfg(feature = "http")]
+    pub fn admin(&self) -> Option<&Address> {
+        self.admin.as_ref().map(|(address, _)| address)
+    }
+
+    /// Stops as programs do that were told to: calls get the time of `drain_timeout`.
+    pub(super) async fn stop_logged(self) {
+        let drain = self.shared.limits.drain_timeout();
+        let stopped = self.stop(drain, drain + lifecycle::LAST_WORDS).await;
+        if stopped.is_clean() {
+            tracing::info!("{stopped}");
+        } else {
+            tracing::warn!("{stopped}");
+        }
+    }
+}
+
+impl Shared {
+    /// Whether connections count what goes over them.
+    #[cfg(feature = "http")]
+    pub(crate) fn counts_sockets(&self) -> bool {
+        self.counts_sockets
+    }
+
+    /// A connection speaks this from now on.
+    pub(crate) fn speaks(&self, connection: u64, carrier: Carrier) {
+        self.metrics.begin(carrier);
+        let before = match self.open().get_mut(&connection) {
+            Some(open) => open.carrier.replace(carrier),
+            // The server was cut meanwhile.
+            None => Some(carrier),
+        };
+        if let Some(before) = before {
+            self.metrics.end(before);
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn acceptors(&self) -> &[Arc<Acceptor>] {
+        self.acceptors.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn stats(&self) -> ServerStats {
+        let metrics = &self.metrics;
+        let count = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        ServerStats {
+            uptime: metrics.began.elapsed(),
+            accepted: count(&metrics.accepted),
+            connections: self.open().len() as u64,
+            calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
+            unknown_protocol: count(&metrics.unknown_protocol),
+            protocol_errors: count(&metrics.protocol_errors),
+            tls: self.tls_stats(),
+            methods: metrics.methods(),
+            carriers: metrics.carriers(),
+            peers: metrics.peers.stats(),
+        }
+    }
+
+    fn tls_stats(&self) -> TlsStats {
+        let mismatches = self.metrics.tls_mismatches.load(Ordering::Relaxed);
+        let stats = TlsStats { mismatches, ..TlsStats::default() };
+        #[cfg(feature = "tls")]
+        let stats = self.acceptors().iter().fold(stats, |stats, acceptor| acceptor.count(stats));
+        stats
+    }
+}
