@@ -20,7 +20,14 @@ fn hs256(header: &Value, claims: &Value) -> String {
 }
 
 fn good() -> Value {
-    json!({"sub": "alice", "exp": NOW + 60, "iss": "me", "aud": ["chat", "x"], "scope": "read write", "roles": ["admin"]})
+    json!({
+        "sub": "alice",
+        "exp": NOW + 60,
+        "iss": "me",
+        "aud": ["chat", "x"],
+        "scope": "read write",
+        "roles": ["admin"],
+    })
 }
 
 #[test]
