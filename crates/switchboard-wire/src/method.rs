@@ -251,8 +251,8 @@ impl MethodTable {
     /// The name of a method that is not there, and another name that is no `package.Service/Method` or is taken.
     pub fn alias(&mut self, alias: &str, name: &str) -> Result<(), String> {
         let id = self.find(name).ok_or_else(|| self.unknown(name).message().to_owned())?;
-        if !matches!(alias.split_once('/'), Some((service, method)) if !service.is_empty() && !method.is_empty() && !method.contains('/'))
-        {
+        let is_name = |text: &str| !text.is_empty() && !text.contains('/');
+        if !alias.split_once('/').is_some_and(|(service, method)| is_name(service) && is_name(method)) {
             return Err(format!("{alias:?} is no package.Service/Method"));
         }
         match self.by_name.insert(alias.into(), id) {

@@ -5,7 +5,7 @@
 //! call: deadline ─► wires ─► rules by address ─► auth ─► rules by caller ─► rates ─► concurrency, fair queue ─► layers
 //! ```
 //!
-//! The built-in guards are plain functions over the call. What they take for a call, its [`Permit`], is given back
+//! The built-in guards are plain functions over the call. What they take for a call, its `Permit`, is given back
 //! when the call has ended: answered, failed, canceled, or with a stream at the end of the stream. A call that passes
 //! costs no allocation; a server without guards has no chain and pays one branch.
 

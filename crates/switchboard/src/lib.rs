@@ -35,6 +35,8 @@ pub mod layer;
 pub mod limits;
 mod metrics;
 mod net;
+#[cfg(all(doctest, feature = "auth"))]
+mod pages;
 pub mod runtime;
 pub mod server;
 pub mod service;

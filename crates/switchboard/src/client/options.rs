@@ -171,7 +171,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Shows this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for the other side.
+    /// Shows this token with every call, as `authorization: Bearer TOKEN`; see [`auth`](crate::auth) for the other
+    /// side.
     pub fn token(self, token: &str) -> ChannelBuilder {
         self.meta("authorization", format!("Bearer {token}"))
     }

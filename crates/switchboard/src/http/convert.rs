@@ -1,7 +1,7 @@
 //! Metadata and statuses as HTTP headers and `connectrpc` errors, both ways.
 
 use super::reword::reword;
-use crate::{Code, Limit, Limits, Metadata, Result, Status};
+use crate::{Code, Limit, Limits, Metadata, Result, Retry, Status};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::{
     Engine,
@@ -43,6 +43,9 @@ const RESERVED: [&str; 21] = [
     "x-grpc-web",
     "x-user-agent",
 ];
+
+/// Milliseconds after which a caller may try again, as gRPC spells it (gRFC A6).
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
@@ -139,8 +142,15 @@ pub(super) fn error(status: &Status, head: &Metadata, trailers: &Metadata) -> Co
     if !head.is_empty() {
         error.set_response_headers(headers(head));
     }
-    if !status.metadata().is_empty() || !trailers.is_empty() {
+    let pause = match status.retry() {
+        Retry::After(pause) => Some(pause.as_millis().max(1).min(u128::from(u32::MAX)) as u32),
+        _ => None,
+    };
+    if !status.metadata().is_empty() || !trailers.is_empty() || pause.is_some() {
         let mut with_it = headers(status.metadata());
+        if let Some(pause) = pause {
+            with_it.insert(PUSHBACK, pause.into());
+        }
         for (name, value) in &headers(trailers) {
             with_it.append(name, value.clone());
         }
@@ -210,6 +220,14 @@ mod tests {
         assert_eq!(read(&[("x-bin", "!")]).unwrap_err().code(), Code::InvalidArgument);
         let many = read(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")]).unwrap_err();
         assert!(many.message().contains("metadata_entries_max"), "{many}");
+    }
+
+    #[test]
+    fn pauses_go_with_the_status() {
+        let pause = Retry::After(std::time::Duration::from_millis(40));
+        let refused = Status::resource_exhausted("full").with_retry(pause);
+        let error = error(&refused, &Metadata::new(), &Metadata::new());
+        assert_eq!(error.trailers()[PUSHBACK], "40");
     }
 
     #[test]

@@ -249,3 +249,38 @@ async fn post(address: &str, path: &str) -> String {
     let _ = soon(io.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
+
+#[tokio::test]
+async fn certificates_are_callers() {
+    use crate::support::certificates::Authority;
+    let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let who = Who::default();
+    let server = Server::new()
+        .add(Probe::default())
+        .auth(auth::Certificates::default().role("CN=alice", "admin"))
+        .rule(Rule::methods("test.Probe/Mirror").roles(["admin"]))
+        .layer(who.clone());
+    let tls = servers.issue("127.0.0.1").tls().client_roots(clients.ca()).client_optional();
+    let running = server.listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
+    for (name, expected) in [
+        (Some("alice"), None),
+        (Some("bob"), Some(Code::PermissionDenied)),
+        (None, Some(Code::Unauthenticated)),
+    ] {
+        let mut builder = Channel::builder(&running.url()).ca(servers.ca());
+        let files = name.map(|name| {
+            clients.issue_with(name, &[], |params| {
+                params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            })
+        });
+        if let Some(files) = &files {
+            builder = builder.identity(&files.certificate, &files.key);
+        }
+        let channel = builder.connect().await.unwrap();
+        let result = soon(mirror(&channel, vec![1])).await;
+        assert_eq!(result.err().map(|status| status.code()), expected, "{name:?}");
+        if name == Some("alice") {
+            assert_eq!(who.take(), "CN=alice");
+        }
+    }
+}

@@ -110,7 +110,7 @@ async fn deadlines_are_capped_on_every_wire() {
     for client in Client::each(&running).await {
         for timeout in [None, Some(Duration::from_secs(100))] {
             let call = client.call::<()>(&HANG, &"");
-            let call = timeout.into_iter().fold(call, |call, timeout| call.timeout(timeout));
+            let call = timeout.into_iter().fold(call, switchboard::UnaryCall::timeout);
             let status = failed(soon(call).await);
             assert_eq!(status.code(), Code::DeadlineExceeded, "{}: {status}", client.wire);
             soon(seen.until(|seen| seen.hanging() == 0)).await;
@@ -119,11 +119,8 @@ async fn deadlines_are_capped_on_every_wire() {
     // Streams that have begun.
     for (options, codec) in [("", Codec::Postcard), ("?wire=grpc", Codec::Json)] {
         let client = Client::on(&running, options, codec).await;
-        let (sender, mut receiver) = client
-            .channel
-            .bidi::<String, String>(&CHAT, codec, |text, codec| serde::encode(text, codec), serde::decode)
-            .await
-            .unwrap();
+        let (sender, mut receiver) =
+            client.channel.bidi::<String, String>(&CHAT, codec, serde::encode, serde::decode).await.unwrap();
         sender.send("a".into()).await.unwrap();
         assert_eq!(receiver.next().await.unwrap().unwrap(), "A");
         assert_eq!(failed(soon(receiver.next()).await).code(), Code::DeadlineExceeded, "{options}");

@@ -20,7 +20,14 @@ fn hs256(header: &Value, claims: &Value) -> String {
 }
 
 fn good() -> Value {
-    json!({"sub": "alice", "exp": NOW + 60, "iss": "me", "aud": ["chat", "x"], "scope": "read write", "roles": ["admin"]})
+    json!({
+        "sub": "alice",
+        "exp": NOW + 60,
+        "iss": "me",
+        "aud": ["chat", "x"],
+        "scope": "read write",
+        "roles": ["admin"],
+    })
 }
 
 #[test]
@@ -114,4 +121,72 @@ fn key_sets_verify_with_the_key_that_is_named() {
     ] {
         assert!(jwt.verify(&token(header.clone(), sign), NOW).is_err(), "{header}");
     }
+}
+
+/// Made with openssl: a public key as a set and in PEM have it, and a token of alice until the year 2286.
+const RSA_N: &str = "z2bu8Pmkhck6LppWDxlBcHZYrPc8cmEOBHdEh3ZpvMZvv8kpcKA8hEFMTK2M9VlVCD4MowR-8ca2TIodrkHtD_fXL5\
+     3vB4Kts4XMzTE8DsNOa0Bzl-0eNxfjaO6Rf7OnwpjNVIllC9OCa5CGOyYC9RmeYf_gCNlDIssxUMaDHFM_yaDRyPsD\
+     v2hszp-MJUfp_Zmlsgfs_bjidDpYrLqzQzLOqW_3qX-1lXuPw8B2ocRIJlTL7CpOGZW_WiOF_BHZS6YeK9Z8DXx_4-\
+     W5P7YKqRUcNzyw6cl5SHIdxie14DLz9Ox_Cc68UJjBznYqt607NJAAxF-7RJwoTbUy7JO3Gw";
+const RSA_PEM: &str = "-----BEGIN PUBLIC KEY-----\n\
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAz2bu8Pmkhck6LppWDxlB\n\
+cHZYrPc8cmEOBHdEh3ZpvMZvv8kpcKA8hEFMTK2M9VlVCD4MowR+8ca2TIodrkHt\n\
+D/fXL53vB4Kts4XMzTE8DsNOa0Bzl+0eNxfjaO6Rf7OnwpjNVIllC9OCa5CGOyYC\n\
+9RmeYf/gCNlDIssxUMaDHFM/yaDRyPsDv2hszp+MJUfp/Zmlsgfs/bjidDpYrLqz\n\
+QzLOqW/3qX+1lXuPw8B2ocRIJlTL7CpOGZW/WiOF/BHZS6YeK9Z8DXx/4+W5P7YK\n\
+qRUcNzyw6cl5SHIdxie14DLz9Ox/Cc68UJjBznYqt607NJAAxF+7RJwoTbUy7JO3\n\
+GwIDAQAB\n\
+-----END PUBLIC KEY-----\n";
+const RSA_TOKEN: &str = "eyJhbGciOiAiUlMyNTYiLCAia2lkIjogInIifQ.eyJzdWIiOiAiYWxpY2UiLCAiZXhwIjogOTk5OTk5OTk5OX0.VXk\
+     mPz0pDvPI-T8FEBTYycAHw9BQ-W2QoPhZFx0j1QFpRaoaPbR9mXqJUG5U1kzBjeBdclkZvrhHgwkvvyi8FGqbeNYH5\
+     O7YUGcZK4lVjD1MxZD24gkVFGw5mul6CgncdUQ13xdqR5KW6VIUKvBGHlS-ysjwNT0io2YoSC5cTAH_2ukhf3SlhGH\
+     -0kdduhJnJASvzAgBy7Z80I5KZke6hc04brFax_k6bFoZuN-TQbq2NiWniA1-39254aL60CnTsVUjqEkBQbt8Oy8UV\
+     zRZxreCD2-nI8sY6p80sZ_bpHSb8SB117iIoVL9g6EYprFjRFxBaXKW7AGwMta7fgCGWQ";
+
+/// A file of this test, gone when it is dropped.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = std::env::temp_dir().join(format!("switchboard-jwt-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn keys_of_foreign_tools_verify() {
+    let pem = File::new("rsa.pem", RSA_PEM);
+    let set = json!({"keys": [{"kty": "RSA", "alg": "RS256", "kid": "r", "n": RSA_N, "e": "AQAB"}]});
+    let set = File::new("rsa.json", &set.to_string());
+    for jwt in [Jwt::key_file(&pem.0).unwrap(), Jwt::jwks_file(&set.0).unwrap()] {
+        assert_eq!(jwt.verify(RSA_TOKEN, NOW).unwrap().name, "alice");
+        let (signed, signature) = RSA_TOKEN.rsplit_once('.').unwrap();
+        let (header, _) = signed.split_once('.').unwrap();
+        let other = format!("{header}.{}.{signature}", encode(&good()));
+        assert_eq!(jwt.verify(&other, NOW), Err("the signature of the token is wrong"));
+        // A public key is no secret: a token that is signed with it as if it were is refused.
+        let forged = format!("{}.{}", encode(&json!({"alg": "HS256"})), encode(&good()));
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, RSA_PEM.as_bytes()), forged.as_bytes());
+        assert!(jwt.verify(&format!("{forged}.{}", URL_SAFE_NO_PAD.encode(tag)), NOW).is_err());
+    }
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = File::new("ec.pem", &key.public_key_pem());
+    let jwt = Jwt::key_file(&pem.0).unwrap();
+    let random = SystemRandom::new();
+    let ec =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key.serialize_der(), &random).unwrap();
+    let signed = format!("{}.{}", encode(&json!({"alg": "ES256"})), encode(&good()));
+    let signature = URL_SAFE_NO_PAD.encode(ec.sign(&random, signed.as_bytes()).unwrap());
+    jwt.verify(&format!("{signed}.{signature}"), NOW).unwrap();
+    let none = File::new("none.pem", "no key");
+    let error = Jwt::key_file(&none.0).unwrap_err().to_string();
+    assert!(error.contains("none.pem: it has no public key in PEM"), "{error}");
 }
