@@ -32,8 +32,8 @@ pub mod stream;
 
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, FailMode, OnewayCall, Response,
-    ServerStreamCall, UnaryCall, Upload,
+    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
+    Receipt, Response, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;

@@ -84,6 +84,20 @@ pub struct Receiver<T> {
     codec: Codec,
     decode: fn(Codec, Bytes) -> Result<T>,
     bytes_max: usize,
+    /// Who is told how the stream goes, and may begin it anew.
+    follow: Option<Box<dyn Follow>>,
+}
+
+/// Follows a stream of replies for whoever chose its server. Dropped before the end, the reader has gone.
+pub(crate) trait Follow: Send + Sync {
+    /// A message has come: from here on the stream cannot begin anew.
+    fn came(&mut self);
+    /// The stream has ended well.
+    fn ended(&mut self);
+    /// The stream has failed; true if it is tried again, which [`poll_again`](Self::poll_again) says.
+    fn failed(&mut self, status: &Status) -> bool;
+    /// The queue of the attempt that takes the place of one that has failed; none when there is no such attempt.
+    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<Queue>>>>;
 }
 
 impl<T> Receiver<T> {
@@ -93,12 +107,42 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max }
+        Receiver { queue, codec, decode, bytes_max, follow: None }
     }
 
     /// The stream of a request, read as a type; for generated code.
     pub fn of_request(raw: RawReceiver, codec: Codec, decode: fn(Codec, Bytes) -> Result<T>) -> Self {
-        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX }
+        Receiver { queue: raw.0, codec, decode, bytes_max: usize::MAX, follow: None }
+    }
+
+    pub(crate) fn followed_by(mut self, follow: Option<Box<dyn Follow>>) -> Self {
+        self.follow = follow;
+        self
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let Some(follow) = &mut self.follow else { return self.queue.poll_pop(cx) };
+        loop {
+            match std::task::ready!(follow.poll_again(cx)) {
+                None => {}
+                Some(Ok(queue)) => self.queue = queue,
+                Some(Err(status)) => {
+                    self.follow = None;
+                    return Poll::Ready(Some(Err(status)));
+                }
+            }
+            let next = std::task::ready!(self.queue.poll_pop(cx));
+            match &next {
+                Some(Ok(_)) => follow.came(),
+                Some(Err(status)) if follow.failed(status) => continue,
+                Some(Err(_)) => self.follow = None,
+                None => {
+                    follow.ended();
+                    self.follow = None;
+                }
+            }
+            return Poll::Ready(next);
+        }
     }
 
     /// The next message; none at the end.
@@ -108,7 +152,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// Why the call ended, or a message that cannot be read. After an error the stream is over.
     pub async fn next(&mut self) -> Result<Option<T>> {
-        match poll_fn(|cx| self.queue.poll_pop(cx)).await {
+        match poll_fn(|cx| self.poll_next(cx)).await {
             None => Ok(None),
             Some(Err(status)) => Err(status),
             Some(Ok(message)) => {
