@@ -74,6 +74,16 @@ macro_rules! include_proto {
     };
 }
 
+/// The pages of `docs/` whose examples are compiled and run.
+#[cfg(all(doctest, feature = "macros"))]
+mod pages {
+    #[doc = include_str!("../../../docs/balancing.md")]
+    struct Balancing;
+
+    #[doc = include_str!("../../../docs/failures.md")]
+    struct Failures;
+}
+
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {

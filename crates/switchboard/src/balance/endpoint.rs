@@ -168,8 +168,8 @@ pub(crate) enum State {
     Up = 2,
 }
 
-/// In this time a latency falls to a third of the way to what is seen, or to nothing. Short enough that an endpoint with
-/// one slow answer is asked again within seconds.
+/// In this time two thirds of the way to what is seen, or to nothing, are gone. Short enough that an endpoint with one
+/// slow answer is asked again within seconds.
 const FADE_NS: f64 = 2e9;
 
 impl Default for Stats {

@@ -32,7 +32,7 @@ impl Ketama {
         self
     }
 
-    /// Sends the calls for an endpoint that has more than `factor` times its share of all calls in flight to the next on
+    /// Sends calls for an endpoint that has more than `factor` times its share of all calls in flight to the next on
     /// the ring ("consistent hashing with bounded loads"); 1.25 is usual, less than 1 is taken as 1.
     #[must_use]
     pub fn bounded(mut self, factor: f64) -> Ketama {

@@ -57,8 +57,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sends idempotent calls to a second endpoint after so long ([`FailMode::Failbackup`]); `hedge=20ms` in URLs, where
-    /// `hedge=p95` takes what was observed.
+    /// Sends idempotent calls to a second endpoint after so long ([`FailMode::Failbackup`]); `hedge=20ms` in URLs,
+    /// where `hedge=p95` takes what was observed.
     pub fn hedge(mut self, after: Duration) -> ChannelBuilder {
         self.policy().set_hedge(Some(after));
         self
