@@ -36,7 +36,7 @@ pub use sticky::Sticky;
 pub use weighted::WeightedRoundRobin;
 
 use crate::Code;
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 /// Chooses who takes a call. Called for every call from all threads: no waiting, and no lock that is held for long.
 pub trait Balance: Send + Sync + 'static {
@@ -48,6 +48,16 @@ pub trait Balance: Send + Sync + 'static {
     fn done(&self, _endpoint: &Endpoint, _outcome: &Outcome) {}
 }
 
+impl<B: Balance + ?Sized> Balance for Arc<B> {
+    fn pick(&self, set: &Endpoints, pick: &Pick<'_>) -> Option<usize> {
+        (**self).pick(set, pick)
+    }
+
+    fn done(&self, endpoint: &Endpoint, outcome: &Outcome) {
+        (**self).done(endpoint, outcome);
+    }
+}
+
 /// How a call ended, for balancers.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -56,17 +66,20 @@ pub struct Outcome {
     pub took: Duration,
     /// [`Code::Ok`] for an answer, [`Code::Canceled`] when the caller gave up.
     pub code: Code,
+    /// The connection broke, with all calls on it; the endpoint gets no calls until there is another.
+    pub lost: bool,
 }
 
 impl Outcome {
     /// An end of this kind.
     pub fn new(took: Duration, code: Code) -> Outcome {
-        Outcome { took, code }
+        Outcome { took, code, lost: false }
     }
 
-    /// Whether it speaks against the endpoint, rather than against the request.
+    /// Whether it speaks against the endpoint, rather than against the request. A lost connection does not: it is
+    /// one mishap, however many calls end with it.
     pub fn is_fault(&self) -> bool {
-        is_fault(self.code)
+        !self.lost && is_fault(self.code)
     }
 }
 
@@ -227,11 +240,13 @@ pub(crate) mod testing {
     //! Fleets on paper, for the tests of balancers.
 
     use super::*;
+    use crate::discover::Instance;
 
     /// Endpoints `000`, `001` … with these weights, all connected.
     pub(crate) fn fleet(weights: &[u32]) -> Endpoints {
         let endpoint = |(at, weight): (usize, &u32)| {
-            Endpoint::new(format!("{at:03}"), format!("tcp://10.0.0.{at}:1")).with_weight(*weight)
+            let instance = Instance::new("a.B", format!("tcp://10.0.0.{at}:1"));
+            Endpoint::new(instance.id(format!("{at:03}")).weight(*weight))
         };
         Endpoints::new(weights.iter().enumerate().map(endpoint).collect())
     }

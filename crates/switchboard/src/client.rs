@@ -13,7 +13,7 @@ mod pool;
 mod streaming;
 mod unary;
 
-pub use fleet::FailMode;
+pub use fleet::{EndpointStats, FailMode, Receipt};
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -21,6 +21,7 @@ pub use unary::{OnewayCall, Response, UnaryCall};
 
 use crate::{
     Codec, Compression, Kind, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
+    discover::Registry,
     limits::Source,
     trace::{TRACEPARENT, TRACESTATE},
 };
@@ -104,6 +105,23 @@ impl Channel {
         ChannelBuilder::new(url)
     }
 
+    /// A channel to all instances of `service` that `registry` knows, with options to set. Those that join get calls
+    /// without a restart, those that leave end what they have. Their addresses bring options of their own; what is set
+    /// here holds where they say nothing.
+    ///
+    /// ```
+    /// use switchboard::{Channel, discover::Fixed};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    /// let list = Fixed::addresses("demo.Greeter", ["tcp://10.0.0.1:8080", "tcp://10.0.0.2:8080"]);
+    /// let channel = Channel::fleet(std::sync::Arc::new(list), "demo.Greeter").zone("eu-1a").lazy()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fleet(registry: Arc<dyn Registry>, service: &str) -> ChannelBuilder {
+        ChannelBuilder::of_registry(registry, service)
+    }
+
     /// Hands calls to a service of this process: no bytes are framed, no connection is made. Messages are encoded
     /// and decoded once, so that both sides own what they hold. As elsewhere, messages have at most 4 MiB.
     pub fn local(service: impl Service) -> Channel {
@@ -124,6 +142,14 @@ impl Channel {
             set.set(*limit, *value, Source::Channel)?;
         }
         Ok(Channel(Arc::new(Way::Local(local::Local::new(service, &set)))))
+    }
+
+    /// What is seen of the endpoints of a channel to several servers, by id; none for other channels.
+    pub fn endpoints(&self) -> Vec<EndpointStats> {
+        match &*self.0 {
+            Way::Fleet(fleet) => fleet.stats(),
+            _ => Vec::new(),
+        }
     }
 
     /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.

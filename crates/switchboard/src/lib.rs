@@ -46,8 +46,8 @@ mod trace;
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, FailMode, OnewayCall, Response,
-    ServerStreamCall, UnaryCall, Upload,
+    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
+    Receipt, Response, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
@@ -92,6 +92,16 @@ macro_rules! include_proto {
     ($package:literal) => {
         include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
     };
+}
+
+/// The pages of `docs/` whose examples are compiled and run.
+#[cfg(all(doctest, feature = "macros"))]
+mod pages {
+    #[doc = include_str!("../../../docs/balancing.md")]
+    struct Balancing;
+
+    #[doc = include_str!("../../../docs/failures.md")]
+    struct Failures;
 }
 
 /// What generated code needs; not for use by hand.

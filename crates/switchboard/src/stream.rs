@@ -88,6 +88,20 @@ pub struct Receiver<T> {
     batch: Batch,
     /// What layers do with the messages.
     change: Option<Change>,
+    /// Who is told how the stream goes, and may begin it anew.
+    follow: Option<Box<dyn Follow>>,
+}
+
+/// Follows a stream of replies for whoever chose its server. Dropped before the end, the reader has gone.
+pub(crate) trait Follow: Send + Sync {
+    /// A message has come: from here on the stream cannot begin anew.
+    fn came(&mut self);
+    /// The stream has ended well.
+    fn ended(&mut self);
+    /// The stream has failed; true if it is tried again, which [`poll_again`](Self::poll_again) says.
+    fn failed(&mut self, status: &Status) -> bool;
+    /// The queue of the attempt that takes the place of one that has failed; none when there is no such attempt.
+    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<Queue>>>>;
 }
 
 impl<T> Receiver<T> {
@@ -97,7 +111,7 @@ impl<T> Receiver<T> {
         decode: fn(Codec, Bytes) -> Result<T>,
         bytes_max: usize,
     ) -> Self {
-        Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None }
+        Receiver { queue, codec, decode, bytes_max, batch: Batch::default(), change: None, follow: None }
     }
 
     /// The stream of a request, read as a type; for generated code.
@@ -108,6 +122,39 @@ impl<T> Receiver<T> {
         receiver
     }
 
+    pub(crate) fn followed_by(mut self, follow: Option<Box<dyn Follow>>) -> Self {
+        self.follow = follow;
+        self
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let Some(follow) = &mut self.follow else { return self.batch.poll_next(&self.queue, cx) };
+        loop {
+            match std::task::ready!(follow.poll_again(cx)) {
+                None => {}
+                Some(Ok(queue)) => {
+                    self.queue = queue;
+                    self.batch = Batch::default();
+                }
+                Some(Err(status)) => {
+                    self.follow = None;
+                    return Poll::Ready(Some(Err(status)));
+                }
+            }
+            let next = std::task::ready!(self.batch.poll_next(&self.queue, cx));
+            match &next {
+                Some(Ok(_)) => follow.came(),
+                Some(Err(status)) if follow.failed(status) => continue,
+                Some(Err(_)) => self.follow = None,
+                None => {
+                    follow.ended();
+                    self.follow = None;
+                }
+            }
+            return Poll::Ready(next);
+        }
+    }
+
     /// The next message; none at the end.
     ///
     /// Cancel safe: a dropped `next` loses no message.
@@ -115,7 +162,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// Why the call ended, or a message that cannot be read. After an error the stream is over.
     pub async fn next(&mut self) -> Result<Option<T>> {
-        match poll_fn(|cx| self.batch.poll_next(&self.queue, cx)).await {
+        match poll_fn(|cx| self.poll_next(cx)).await {
             None => Ok(None),
             Some(Err(status)) => Err(status),
             Some(Ok(message)) => {

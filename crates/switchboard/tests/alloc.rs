@@ -145,6 +145,24 @@ fn message_of_a_stream_allocates_no_more_than_its_bound() {
     });
 }
 
+#[test]
+fn unary_call_of_a_fleet_allocates_no_more() {
+    on_one_thread(async {
+        let (one, _, _) = served("tcp://127.0.0.1:0").await;
+        let (two, _, _) = served("tcp://127.0.0.1:0").await;
+        let url = format!("{},{}", one.url(), two.url());
+        let channel = switchboard::Channel::connect(&url).await.unwrap();
+        settle().await;
+        let text = vec![1u8; 100];
+        let least = allocations(async || {
+            let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
+            assert_eq!(reply.len(), 100);
+        })
+        .await;
+        assert_eq!(least, 5, "allocations a call");
+    });
+}
+
 #[cfg(feature = "proto")]
 mod protobuf {
     use super::*;

@@ -118,8 +118,7 @@ impl Breakers {
     }
 
     /// The methods whose calls do not come here now, or one at a time.
-    #[cfg(test)]
-    fn open(&self) -> Vec<String> {
+    pub(crate) fn open(&self) -> Vec<String> {
         let list = self.lock();
         let open = list.iter().filter(|(_, breaker)| breaker.open_until.is_some());
         open.map(|(name, _)| name.to_string()).collect()

@@ -46,6 +46,7 @@ impl Balance for Closest {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
+    use crate::discover::Instance;
 
     #[test]
     fn contract() {
@@ -53,7 +54,8 @@ mod tests {
     }
 
     fn at(id: &str, latitude: &str, longitude: &str) -> Endpoint {
-        Endpoint::new(id, "tcp://a:1").with_tag("latitude", latitude).with_tag("longitude", longitude)
+        let instance = Instance::new("a.B", "tcp://a:1").id(id);
+        Endpoint::new(instance.tag("latitude", latitude).tag("longitude", longitude))
     }
 
     #[test]
@@ -65,7 +67,7 @@ mod tests {
         assert_eq!(km(52.52, 13.405), 0.0);
         assert!((km(48.8566, 2.3522) - 878.0).abs() < 3.0, "Paris");
         assert!((km(-33.8688, 151.2093) - 16_090.0).abs() < 30.0, "Sydney");
-        assert_eq!(berlin.distance(&Endpoint::new("b", "tcp://b:1")), f64::MAX);
+        assert_eq!(berlin.distance(&Endpoint::new(Instance::new("a.B", "tcp://b:1"))), f64::MAX);
     }
 
     #[test]
@@ -74,7 +76,7 @@ mod tests {
             at("beijing-1", "39.9042", "116.4074"),
             at("beijing-2", "39.9042", "116.4074"),
             at("paris", "48.8566", "2.3522"),
-            Endpoint::new("somewhere", "tcp://d:1"),
+            Endpoint::new(Instance::new("a.B", "tcp://d:1").id("somewhere")),
         ]);
         let shares = shares(&Closest::to(31.2304, 121.4737), &set, 10_000);
         assert_eq!(shares[2..], [0, 0]);

@@ -1,8 +1,8 @@
 //! One server of a fleet as balancers see it: what is said of it, and what was seen of it.
 
 use super::{Outcome, breaker::Breakers};
+use crate::discover::{self, Instance};
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -13,62 +13,22 @@ use std::{
 
 /// One server of a fleet.
 pub struct Endpoint {
-    id: String,
-    address: String,
+    instance: Instance,
     weight: u32,
-    group: String,
-    zone: String,
-    tags: BTreeMap<String, String>,
     /// Latitude and longitude in degrees.
     position: Option<(f64, f64)>,
     stats: Arc<Stats>,
 }
 
 impl Endpoint {
-    /// An endpoint with the usual weight of 100 that is connected and of which nothing was seen.
-    pub fn new(id: impl Into<String>, address: impl Into<String>) -> Endpoint {
+    /// An endpoint that is connected and of which nothing was seen.
+    pub fn new(instance: Instance) -> Endpoint {
         let stats = Stats::default();
         stats.set_state(State::Up, 0);
-        Endpoint {
-            id: id.into(),
-            address: address.into(),
-            weight: 100,
-            group: String::new(),
-            zone: String::new(),
-            tags: BTreeMap::new(),
-            position: None,
-            stats: Arc::new(stats),
-        }
-    }
-
-    /// Gives it a weight; 0 takes no traffic.
-    #[must_use]
-    pub fn with_weight(mut self, weight: u32) -> Endpoint {
-        self.weight = weight;
-        self
-    }
-
-    /// Puts it into a group.
-    #[must_use]
-    pub fn with_group(mut self, group: impl Into<String>) -> Endpoint {
-        self.group = group.into();
-        self
-    }
-
-    /// Puts it into a zone.
-    #[must_use]
-    pub fn with_zone(mut self, zone: impl Into<String>) -> Endpoint {
-        self.zone = zone.into();
-        self
-    }
-
-    /// Gives it a tag; `latitude` and `longitude`, in degrees, say where it is.
-    #[must_use]
-    pub fn with_tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Endpoint {
-        self.tags.insert(name.into(), value.into());
-        let degrees = |name| self.tags.get(name).and_then(|text: &String| text.parse().ok());
-        self.position = degrees("latitude").zip(degrees("longitude"));
-        self
+        let degrees = |name| instance.tags.get(name).and_then(|text: &String| text.parse().ok());
+        let position = degrees("latitude").zip(degrees("longitude"));
+        let weight = if instance.state == discover::State::Up { instance.weight } else { 0 };
+        Endpoint { instance, weight, position, stats: Arc::new(stats) }
     }
 
     /// Has been seen before under another description.
@@ -77,17 +37,22 @@ impl Endpoint {
         self
     }
 
+    /// What is known of it beforehand.
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
     /// Its name in the set; sets are sorted by it.
     pub fn id(&self) -> &str {
-        &self.id
+        &self.instance.id
     }
 
     /// Where it is, as a URL.
     pub fn address(&self) -> &str {
-        &self.address
+        &self.instance.address
     }
 
-    /// Its share of the traffic; 100 is usual, 0 takes none.
+    /// Its share of the traffic; 100 is usual, 0 takes none. That of an instance that is not up is 0.
     #[inline]
     pub fn weight(&self) -> u32 {
         self.weight
@@ -95,17 +60,17 @@ impl Endpoint {
 
     /// The group that it belongs to, or nothing.
     pub fn group(&self) -> &str {
-        &self.group
+        &self.instance.group
     }
 
     /// The zone that it is in, or nothing.
     pub fn zone(&self) -> &str {
-        &self.zone
+        &self.instance.zone
     }
 
     /// What a tag says.
     pub fn tag(&self, name: &str) -> Option<&str> {
-        self.tags.get(name).map(String::as_str)
+        self.instance.tags.get(name).map(String::as_str)
     }
 
     /// Latitude and longitude in degrees, from its tags.
@@ -162,8 +127,8 @@ impl Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("id", &self.id)
-            .field("address", &self.address)
+            .field("id", &self.id())
+            .field("address", &self.address())
             .field("weight", &self.weight)
             .field("in_flight", &self.in_flight())
             .field("calls", &self.calls())
@@ -203,8 +168,8 @@ pub(crate) enum State {
     Up = 2,
 }
 
-/// In this time a latency falls to a third of the way to what is seen, or to nothing. Short enough that an endpoint with
-/// one slow answer is asked again within seconds.
+/// In this time two thirds of the way to what is seen, or to nothing, are gone. Short enough that an endpoint with one
+/// slow answer is asked again within seconds.
 const FADE_NS: f64 = 2e9;
 
 impl Default for Stats {
@@ -245,6 +210,9 @@ impl Stats {
                 if took > self.latency_ns(now_ns) {
                     self.observe(took, now_ns);
                 }
+            }
+            _ if outcome.lost => {
+                self.failures.fetch_add(1, Relaxed);
             }
             _ if outcome.is_fault() => {
                 self.failures.fetch_add(1, Relaxed);
@@ -394,7 +362,7 @@ mod tests {
 
     #[test]
     fn comes_up_as_new() {
-        let endpoint = Endpoint::new("a", "tcp://a:1");
+        let endpoint = Endpoint::new(Instance::new("a.B", "tcp://a:1"));
         answered(endpoint.stats(), Duration::from_secs(1), 5);
         endpoint.stats().set_state(State::Down, 6);
         assert!(!endpoint.is_well(6));

@@ -32,7 +32,7 @@ impl Ketama {
         self
     }
 
-    /// Sends the calls for an endpoint that has more than `factor` times its share of all calls in flight to the next on
+    /// Sends calls for an endpoint that has more than `factor` times its share of all calls in flight to the next on
     /// the ring ("consistent hashing with bounded loads"); 1.25 is usual, less than 1 is taken as 1.
     #[must_use]
     pub fn bounded(mut self, factor: f64) -> Ketama {
@@ -121,6 +121,7 @@ fn first_word(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
+    use crate::discover::Instance;
 
     #[test]
     fn contract() {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     fn ring_of(addresses: impl Iterator<Item = String>) -> Endpoints {
-        Endpoints::new(addresses.map(|address| Endpoint::new(address.clone(), address)).collect())
+        Endpoints::new(addresses.map(|address| Endpoint::new(Instance::new("a.B", address))).collect())
     }
 
     fn owner<'a>(balance: Ketama, set: &'a Endpoints, key: &str) -> &'a str {

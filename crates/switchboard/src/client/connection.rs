@@ -163,6 +163,12 @@ impl Connection {
         if moved { self.way.upgrade().map(Channel) } else { None }
     }
 
+    /// The channel that it is of.
+    #[cold]
+    pub(super) fn channel(&self) -> Option<Channel> {
+        self.way.upgrade().map(Channel)
+    }
+
     /// Takes no further call; the connection closes when those in flight have ended.
     pub(super) fn retire(&self) {
         self.usable.store(false, Ordering::Relaxed);
@@ -717,7 +723,9 @@ impl Task {
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let (earliest, waiting, left) = {
             let inner = self.connection.lock();
-            let left = inner.woken || !inner.out.is_empty() || !inner.due.is_empty();
+            // What was left to write when the connection was given up is written by now.
+            let over = inner.closed.is_some() && inner.calls.len() == 0;
+            let left = inner.woken || over || !inner.out.is_empty() || !inner.due.is_empty();
             (inner.earliest, inner.calls.len() > 0, left)
         };
         // While the socket takes no more, it is the one to wake the task.

@@ -20,6 +20,8 @@ mod hedging;
 mod link;
 mod members;
 mod policy;
+mod spread;
+mod stats;
 mod streams;
 mod tries;
 
@@ -27,12 +29,15 @@ pub(super) use calls::{First, unary};
 pub(super) use link::Ticket;
 pub use policy::FailMode;
 pub(super) use policy::Policy;
+pub use spread::Receipt;
+pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
 
 use super::{Begin, Channel, ChannelBuilder, Way, connection::Connection};
 use crate::{
-    Code, Codec, Compression, Result, Status,
-    balance::{Balance, Demand, Endpoint, Pick, State},
+    Codec, Compression, Result, Status,
+    balance::{Balance, Demand, Pick, State},
+    discover::{Instance, Watch},
 };
 use budget::Budget;
 use ejection::Ejection;
@@ -40,13 +45,20 @@ use hedging::Latencies;
 use members::Set;
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// The members of a channel and how calls go to them.
-pub(super) struct Fleet(Arc<Shared>);
+pub(super) struct Fleet {
+    shared: Arc<Shared>,
+    /// Keeps the set up to date.
+    following: Option<AbortHandle>,
+}
 
 /// What calls hold on to.
 pub(super) struct Shared {
@@ -60,6 +72,15 @@ pub(super) struct Shared {
     budget: Budget,
     ejection: Ejection,
     latencies: Latencies,
+    /// Where the members are found, if that is no list.
+    source: Option<Source>,
+}
+
+/// Where members are found.
+struct Source {
+    watch: Watch,
+    /// There was an answer.
+    answered: AtomicBool,
 }
 
 /// What was found for a call without waiting.
@@ -73,65 +94,66 @@ pub(super) enum Found {
 }
 
 impl Fleet {
-    /// A fleet of these endpoints.
+    /// A fleet of these.
     ///
     /// # Errors
     /// `InvalidArgument` for an address or option that cannot be used.
-    pub(super) fn new(policy: Policy, base: ChannelBuilder, endpoints: Vec<Endpoint>) -> Result<Fleet> {
-        let shared = Shared {
-            balance: policy.balancer()?,
-            budget: Budget::new(policy.budget_percent, policy.budget_floor),
-            policy,
-            base,
-            set: RwLock::new(Arc::new(Set::default())),
-            changed: Notify::new(),
-            ejection: Ejection::default(),
-            latencies: Latencies::default(),
-        };
-        let fleet = Fleet(Arc::new(shared));
-        let set = fleet.0.next_set(endpoints, true)?;
-        fleet.0.replace(set);
-        Ok(fleet)
+    pub(super) fn fixed(policy: Policy, base: ChannelBuilder, instances: Vec<Instance>) -> Result<Fleet> {
+        let shared = Shared::new(policy, base, None)?;
+        let set = shared.next_set(instances, true)?;
+        shared.replace(set);
+        Ok(Fleet { shared, following: None })
+    }
+
+    /// A fleet of those that are found.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option that cannot be used.
+    pub(super) fn following(policy: Policy, base: ChannelBuilder, watch: Watch) -> Result<Fleet> {
+        let source = Source { watch: watch.clone(), answered: AtomicBool::new(false) };
+        let shared = Shared::new(policy, base, Some(source))?;
+        let following = tokio::spawn(follow(Arc::downgrade(&shared), watch));
+        Ok(Fleet { shared, following: Some(following.abort_handle()) })
     }
 
     /// What every call brings.
     pub(super) fn metadata(&self) -> crate::Metadata {
-        self.0.base.options().metadata.0.clone()
+        self.shared.base.options().metadata.0.clone()
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
-        self.0.base.options().timeout
+        self.shared.base.options().timeout
     }
 
     /// How calls of this method are compressed.
     #[inline]
     pub(super) fn compression(&self, method: &str) -> Compression {
-        self.0.base.options().compression.of(method)
+        self.shared.base.options().compression.of(method)
     }
 
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         #[cfg(feature = "http")]
-        if self.0.base.options().http.dialect.is_some() {
-            return self.0.base.options().http.codec(preferred);
+        if self.shared.base.options().http.dialect.is_some() {
+            return self.shared.base.options().http.codec(preferred);
         }
         preferred
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.0
+        &self.shared
     }
 
     /// Connects to all members and waits for the first.
     pub(super) async fn connect(&self) -> Result<()> {
         // Each try ends with the connect timeout, and the wait with the last of the first tries.
-        self.0.somebody(None).await
+        self.shared.somebody(None).await
     }
 
     /// Chooses an endpoint for a call that is sent now.
     #[inline]
     pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Found {
-        let Some(ticket) = self.0.choose(begin, request, &[]) else { return Found::Nobody };
-        if !self.0.policy.hedges()
+        let Some(ticket) = self.shared.choose(begin, request, &[]) else { return Found::Nobody };
+        if !self.shared.policy.hedges()
             && let Way::Remote(pool) = &*ticket.member().link.channel.0
             && let Some(connection) = pool.ready()
         {
@@ -143,12 +165,50 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        if let Some(following) = &self.following {
+            following.abort();
+        }
         // Members know the fleet that they are of; calls in flight keep theirs to the end.
-        self.0.replace(Set::default());
+        self.shared.replace(Set::default());
+    }
+}
+
+/// Makes a set of every snapshot.
+async fn follow(shared: Weak<Shared>, mut watch: Watch) {
+    loop {
+        let snapshot = watch.changed().await;
+        let Some(shared) = shared.upgrade() else { return };
+        match shared.next_set(snapshot.instances.clone(), false) {
+            Ok(set) => {
+                if let Some(source) = &shared.source {
+                    source.answered.store(true, Ordering::Release);
+                }
+                // Connected before the first call that could use them.
+                for member in &set.members {
+                    member.keep();
+                }
+                shared.replace(set);
+            }
+            Err(status) => tracing::warn!(fleet = shared.base.name(), %status, "snapshot not used"),
+        }
     }
 }
 
 impl Shared {
+    fn new(policy: Policy, base: ChannelBuilder, source: Option<Source>) -> Result<Arc<Shared>> {
+        Ok(Arc::new(Shared {
+            balance: policy.balancer()?,
+            budget: Budget::new(policy.budget_percent, policy.budget_floor),
+            policy,
+            base,
+            set: RwLock::new(Arc::new(Set::default())),
+            changed: Notify::new(),
+            ejection: Ejection::default(),
+            latencies: Latencies::default(),
+            source,
+        }))
+    }
+
     #[inline]
     fn set(&self) -> std::sync::RwLockReadGuard<'_, Arc<Set>> {
         self.set.read().unwrap_or_else(PoisonError::into_inner)
@@ -204,6 +264,7 @@ impl Shared {
     /// # Errors
     /// Why none is, once all have been tried; at the deadline, that there is none yet.
     async fn somebody(self: &Arc<Self>, deadline: Option<Instant>) -> Result<()> {
+        let asked_at = Instant::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // From here on nothing is missed.
@@ -216,7 +277,8 @@ impl Shared {
             if state(State::Up) {
                 return Ok(());
             }
-            if !state(State::Connecting) {
+            let asking = self.source.as_ref().filter(|source| !source.answered.load(Ordering::Acquire));
+            if !state(State::Connecting) && asking.is_none() {
                 return Err(set.why_nobody(&self.base));
             }
             if tokio::runtime::Handle::try_current().is_err() {
@@ -224,23 +286,33 @@ impl Shared {
                     "no tokio runtime on this thread; call from switchboard::run, or use switchboard::blocking",
                 ));
             }
-            match deadline {
-                None => changed.await,
-                Some(deadline) => {
-                    if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
-                        let code = Code::DeadlineExceeded;
-                        let why = set.why_nobody(&self.base);
-                        return Err(Status::new(code, format!("no connection in time: {}", why.message())));
-                    }
-                }
+            let patient = asking.map(|_| asked_at + self.base.options().connect_timeout);
+            let until = match (deadline, patient) {
+                (Some(deadline), Some(patient)) => Some(deadline.min(patient)),
+                (deadline, patient) => deadline.or(patient),
+            };
+            let Some(until) = until else {
+                changed.await;
+                continue;
+            };
+            if tokio::time::timeout_at(until.into(), changed).await.is_ok() {
+                continue;
             }
+            let trouble = asking.and_then(|source| source.watch.state().trouble);
+            let why = trouble.unwrap_or_else(|| set.why_nobody(&self.base));
+            if deadline.is_none_or(|deadline| until < deadline) {
+                let text = format!("{} is not known yet: {}", self.base.name(), why.message());
+                return Err(Status::unavailable(text).with_retry(crate::Retry::Safe));
+            }
+            let text = format!("no connection within the call's deadline: {}", why.message());
+            return Err(Status::deadline_exceeded(text));
         }
     }
 }
 
 impl fmt::Display for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = self.0.set().clone();
+        let set = self.shared.set().clone();
         for (at, endpoint) in set.endpoints.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { "," }, endpoint.address())?;
         }

@@ -8,6 +8,7 @@ use crate::net::tls::{Connector, TlsOptions};
 use crate::{
     Compression, Limit, Limits, Metadata, Result, Status,
     compression::{Calling, ENCODINGS},
+    discover::Registry,
     limits::Source,
     net::{Address, Dialling},
     runtime,
@@ -30,6 +31,18 @@ pub struct ChannelBuilder {
     mistake: Option<Status>,
     /// How several servers are used; there for one only if that was asked for.
     pub(super) fleet: Option<Box<Policy>>,
+    /// Where the servers are found; the URL is then the name of the service.
+    pub(super) registry: Option<Found>,
+}
+
+/// A registry to be asked.
+#[derive(Clone)]
+pub(super) struct Found(pub(super) Arc<dyn Registry>);
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +103,12 @@ impl ChannelBuilder {
             tls: TlsOptions::default(),
             mistake: None,
             fleet: None,
+            registry: None,
         }
+    }
+
+    pub(super) fn of_registry(registry: Arc<dyn Registry>, service: &str) -> ChannelBuilder {
+        ChannelBuilder { registry: Some(Found(registry)), ..ChannelBuilder::new(service) }
     }
 
     #[cfg(all(test, feature = "http"))]
@@ -230,6 +248,12 @@ impl ChannelBuilder {
     /// # Errors
     /// `InvalidArgument` for a wrong URL or files of TLS that cannot be used.
     pub fn lazy(mut self) -> Result<Channel> {
+        if let Some(Found(registry)) = self.registry.take() {
+            return match self.mistake.take() {
+                Some(mistake) => Err(mistake),
+                None => self.into_followed(&*registry),
+            };
+        }
         let url = self.url.clone();
         let (addresses, options) = address_list::split(&url)?;
         #[cfg(feature = "http")]

@@ -7,7 +7,10 @@ use super::{
     unary::{Response, answer_of},
 };
 use crate::{
-    Codec, Receiver, Result, Sender, Status, call::RequestBody, compression::Packing, stream::Queue,
+    Codec, Receiver, Result, Sender, Status,
+    call::RequestBody,
+    compression::Packing,
+    stream::{Follow, Queue},
 };
 use bytes::Bytes;
 use std::{
@@ -31,9 +34,9 @@ impl Begin {
     ) -> Result<(Sender<Q>, Receiver<R>)> {
         let (codec, bytes_max) = (self.codec, self.reply_bytes_max);
         let outbound = Arc::new(Queue::new(ROOM));
-        let (inbound, packing) = self.stream(None, Some(outbound.clone())).await?;
+        let Begun { inbound, packing, follow } = self.stream(None, Some(outbound.clone())).await?;
         let sender = Sender::new(outbound, codec, encode, true, packing);
-        Ok((sender, Receiver::new(inbound, codec, decode, bytes_max)))
+        Ok((sender, Receiver::new(inbound, codec, decode, bytes_max).followed_by(follow)))
     }
 
     /// Sends the call with its queues; replies arrive in the one that is returned, requests are to be packed so.
@@ -41,7 +44,7 @@ impl Begin {
         mut self,
         message: Option<Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<(Arc<Queue>, Packing)> {
+    ) -> Result<Begun> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
@@ -96,7 +99,7 @@ impl Begin {
                 }
             }
         }
-        Ok((inbound, Packing::OFF))
+        Ok(Begun { inbound, packing: Packing::OFF, follow: None })
     }
 
     /// Sends the call on a connection of the native wire.
@@ -105,15 +108,25 @@ impl Begin {
         connection: &Connection,
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
-    ) -> Result<(Arc<Queue>, Packing)> {
+    ) -> Result<Begun> {
         let packing = connection.packing(self.compression);
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         let inbound = Arc::new(Queue::new(ROOM).packing(packing));
         connection.stream(&request, message.as_ref().map(|message| &message.bytes), &inbound, outbound)?;
-        Ok((inbound, packing))
+        Ok(Begun { inbound, packing, follow: None })
     }
+}
+
+/// A call with streams that was sent.
+pub(super) struct Begun {
+    /// Where its replies arrive.
+    pub(super) inbound: Arc<Queue>,
+    /// How its messages are compressed.
+    pub(super) packing: Packing,
+    /// Who chose its server.
+    pub(super) follow: Option<Box<dyn Follow>>,
 }
 
 /// A call with a stream of replies: set options, then await it for its [`Receiver`].
@@ -139,8 +152,8 @@ impl<R: 'static> IntoFuture for ServerStreamCall<R> {
     fn into_future(self) -> Self::IntoFuture {
         let (codec, bytes_max) = (self.begin.codec, self.begin.reply_bytes_max);
         Box::pin(async move {
-            let (inbound, _) = self.begin.stream(Some(self.request?), None).await?;
-            Ok(Receiver::new(inbound, codec, self.decode, bytes_max))
+            let Begun { inbound, follow, .. } = self.begin.stream(Some(self.request?), None).await?;
+            Ok(Receiver::new(inbound, codec, self.decode, bytes_max).followed_by(follow))
         })
     }
 }

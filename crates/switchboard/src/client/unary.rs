@@ -38,6 +38,11 @@ pub struct UnaryCall<R> {
 call_options!(UnaryCall<R>, raw.begin);
 
 impl<R> UnaryCall<R> {
+    /// What it is made of.
+    pub(super) fn into_parts(self) -> Result<(Begin, Bytes, Decode<R>)> {
+        Ok((self.raw.begin, self.raw.request?.into_whole(), self.decode))
+    }
+
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Payload>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
         UnaryCall { raw: Raw::new(begin, request), decode }
@@ -89,6 +94,9 @@ pub(super) async fn run(begin: Begin, request: Bytes) -> Result<Answer> {
     let item = raw.packing.as_deref().unwrap_or(&Packing::OFF).unpack(answer.item)?;
     Ok(Answer { item: item.into(), ..answer })
 }
+
+/// Reads a reply as a type.
+pub(super) type Decode<R> = fn(Codec, Bytes) -> Result<R>;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 

@@ -5,11 +5,13 @@ use super::{
     FailMode, Fleet, Policy,
 };
 use crate::{
-    Result,
-    balance::{Balance, Endpoint},
+    Result, Status,
+    balance::Balance,
+    discover::{Instance, Registry},
     net::Address,
 };
 use std::{sync::Arc, time::Duration};
+use tokio::runtime::Handle;
 
 /// Options of channels to several servers. Each makes a fleet of a channel with one address, too.
 impl ChannelBuilder {
@@ -55,8 +57,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sends idempotent calls to a second endpoint after so long ([`FailMode::Failbackup`]); `hedge=20ms` in URLs, where
-    /// `hedge=p95` takes what was observed.
+    /// Sends idempotent calls to a second endpoint after so long ([`FailMode::Failbackup`]); `hedge=20ms` in URLs,
+    /// where `hedge=p95` takes what was observed.
     pub fn hedge(mut self, after: Duration) -> ChannelBuilder {
         self.policy().set_hedge(Some(after));
         self
@@ -109,11 +111,24 @@ impl ChannelBuilder {
         self
     }
 
+    /// A channel to a list of addresses.
     pub(in super::super) fn into_fleet(mut self, addresses: Vec<Address>) -> Result<Channel> {
         let policy = self.fleet.take().map(|policy| *policy).unwrap_or_default();
-        let endpoint = |address: Address| Endpoint::new(address.to_string(), address.to_string());
-        let fleet = Fleet::new(policy, self, addresses.into_iter().map(endpoint).collect())?;
+        let instance = |address: Address| Instance::new("", address.to_string());
+        let fleet = Fleet::fixed(policy, self, addresses.into_iter().map(instance).collect())?;
         Ok(Channel(Arc::new(Way::Fleet(fleet))))
+    }
+
+    /// A channel to those that a registry knows.
+    pub(in super::super) fn into_followed(mut self, registry: &dyn Registry) -> Result<Channel> {
+        if Handle::try_current().is_err() {
+            let text = "a registry is watched from a tokio runtime, and this thread has none";
+            return Err(Status::failed_precondition(text));
+        }
+        let policy = self.fleet.take().map(|policy| *policy).unwrap_or_default();
+        let watch = registry.watch(&self.url);
+        self.url = format!("{} in {}", self.url, registry.name());
+        Ok(Channel(Arc::new(Way::Fleet(Fleet::following(policy, self, watch)?))))
     }
 
     /// A channel to one member.

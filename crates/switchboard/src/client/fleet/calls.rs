@@ -181,6 +181,10 @@ impl Shared {
                 return Ok(ticket);
             }
             match self.somebody(tries.deadline).await {
+                Ok(()) if self.set().members.iter().all(|member| member.endpoint.weight() == 0) => {
+                    let text = format!("no endpoint of {} takes traffic", self.base.name());
+                    return Err(Status::unavailable(text).with_retry(Retry::Safe));
+                }
                 Ok(()) => {}
                 // Servers that are being restarted are back in a moment.
                 Err(status)
@@ -189,10 +193,6 @@ impl Shared {
                     pauses += 1;
                 }
                 Err(status) => return Err(std::mem::replace(tries, Tries::new(None)).fail(status)),
-            }
-            if self.set().members.iter().all(|member| member.endpoint.weight() == 0) {
-                let text = format!("no endpoint of {} takes traffic", self.base.name());
-                return Err(Status::unavailable(text).with_retry(Retry::Safe));
             }
         }
     }

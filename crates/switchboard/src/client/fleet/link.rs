@@ -59,8 +59,9 @@ impl Member {
         if self.link.keeping.swap(true, Ordering::AcqRel) {
             return;
         }
-        let keeping = Keeping(self.link.clone());
-        runtime.spawn(keep(Arc::downgrade(self), keeping));
+        let keeping = Keeping(Arc::downgrade(&self.link));
+        let id = self.endpoint.id().to_owned();
+        runtime.spawn(keep(keeping, Arc::downgrade(&self.shared), id));
     }
 
     /// The connection is lost, or there was none: no calls until there is one again.
@@ -73,37 +74,42 @@ impl Member {
 }
 
 /// A task that connects, however it ends.
-struct Keeping(Arc<Link>);
+struct Keeping(Weak<Link>);
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        self.0.keeping.store(false, Ordering::Release);
+        if let Some(link) = self.0.upgrade() {
+            link.keeping.store(false, Ordering::Release);
+        }
     }
 }
 
-/// Tries to connect until it has succeeded or nobody wants the member any more.
-async fn keep(member: Weak<Member>, keeping: Keeping) {
+/// Tries to connect until it has succeeded or no set has the member any more.
+async fn keep(keeping: Keeping, shared: Weak<Shared>, id: String) {
     let mut failures = 0;
     loop {
-        let Some(at) = member.upgrade() else { return };
-        match at.link.channel.open().await {
+        let Some((link, shared)) = keeping.0.upgrade().zip(shared.upgrade()) else { return };
+        match link.channel.open().await {
             Ok(()) => {
-                at.link.set_last(None);
+                link.set_last(None);
                 // In this order: who loses the connection from here on starts the next task.
                 drop(keeping);
-                at.link.stats.set_state(State::Up, clock::now());
-                at.shared.changed.notify_waiters();
+                link.stats.set_state(State::Up, clock::now());
+                shared.changed.notify_waiters();
                 return;
             }
             Err(status) => {
-                at.link.set_last(Some(status));
-                at.link.stats.set_state(State::Down, clock::now());
-                at.shared.changed.notify_waiters();
+                link.set_last(Some(status));
+                link.stats.set_state(State::Down, clock::now());
+                if let Some(source) = &shared.source {
+                    source.watch.confirm_gone(&id);
+                }
+                shared.changed.notify_waiters();
             }
         }
-        let pause = pause(failures, at.shared.base.redial_max());
+        let pause = pause(failures, shared.base.redial_max());
         failures += 1;
-        drop(at);
+        drop((link, shared));
         tokio::time::sleep(pause).await;
     }
 }
@@ -154,13 +160,23 @@ impl Ticket {
     #[cold]
     pub(in super::super) fn failed(mut self, status: &Status) -> Arc<Member> {
         let member = self.member().clone();
-        self.end(status.code());
-        if status.code() == Code::Unavailable && status.origin() == Origin::Path {
-            let refused = status.retry() == Retry::Safe && !member.link.channel.is_ready();
-            let state = if refused { State::Down } else { State::Connecting };
-            member.lost(status, state);
+        // A proxy that answers with a failure keeps its connection.
+        let lost = status.code() == Code::Unavailable
+            && status.origin() == Origin::Path
+            && !member.link.channel.is_ready();
+        let now_ns = clock::now();
+        let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
+        self.end_as(Outcome { lost, ..Outcome::new(took, status.code()) }, now_ns);
+        if lost {
+            let refused = status.retry() == Retry::Safe;
+            member.lost(status, if refused { State::Down } else { State::Connecting });
         }
         member
+    }
+
+    /// The call has ended, and says this of its endpoint.
+    pub(super) fn close(mut self, took: Duration, code: Code) {
+        self.end_as(Outcome::new(took, code), clock::now());
     }
 
     /// Says how the call ended.
@@ -177,13 +193,18 @@ impl Ticket {
 
     #[inline]
     fn end(&mut self, code: Code) {
-        let Some(member) = self.member.take() else { return };
         let now_ns = clock::now();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
-        let outcome = Outcome::new(took, code);
+        self.end_as(Outcome::new(took, code), now_ns);
+    }
+
+    #[inline]
+    fn end_as(&mut self, outcome: Outcome, now_ns: u64) {
+        let Some(member) = self.member.take() else { return };
         let (stats, shared) = (&member.link.stats, &member.shared);
         stats.ended(&outcome, now_ns);
-        let failed = (code != Code::Canceled).then(|| outcome.is_fault());
+        let says_something = outcome.code != Code::Canceled && !outcome.lost;
+        let failed = says_something.then(|| outcome.is_fault());
         if stats.breakers().ended(&shared.policy.breaking, self.method, failed, now_ns) {
             tracing::warn!(
                 endpoint = member.endpoint.address(),

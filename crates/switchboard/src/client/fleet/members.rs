@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Result, Retry, Status,
     balance::{Endpoint, Endpoints, subset},
+    discover::Instance,
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -30,13 +31,13 @@ impl Shared {
     /// # Errors
     /// `InvalidArgument` for an address that cannot be used; with `strictly` unset such endpoints are left out and
     /// logged.
-    pub(super) fn next_set(self: &Arc<Self>, endpoints: Vec<Endpoint>, strictly: bool) -> Result<Set> {
+    pub(super) fn next_set(self: &Arc<Self>, instances: Vec<Instance>, strictly: bool) -> Result<Set> {
         let before = self.set().clone();
         let known: HashMap<(&str, &str), &Arc<Link>> = (before.members.iter())
             .map(|member| ((member.endpoint.id(), member.endpoint.address()), &member.link))
             .collect();
         let wanted: Vec<Endpoint> =
-            endpoints.into_iter().filter(|endpoint| self.policy.wants(endpoint)).collect();
+            instances.into_iter().map(Endpoint::new).filter(|endpoint| self.policy.wants(endpoint)).collect();
         let wanted = match self.policy.subset {
             None => wanted,
             Some((size, client)) => {

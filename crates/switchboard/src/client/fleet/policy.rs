@@ -368,7 +368,8 @@ mod tests {
             assert_eq!(policy.set(name, right), Ok(true), "{name}={right}");
         }
         assert_eq!((policy.fail, policy.subset), (FailMode::Failbackup, Some((20, 7))));
-        let endpoint = Endpoint::new("a", "tcp://a:1").with_tag("color", "blue");
-        assert!(policy.wants(&endpoint) && !policy.wants(&Endpoint::new("b", "tcp://b:1")));
+        let instance = crate::discover::Instance::new("a.B", "tcp://a:1");
+        assert!(!policy.wants(&Endpoint::new(instance.clone())));
+        assert!(policy.wants(&Endpoint::new(instance.tag("color", "blue"))));
     }
 }

@@ -66,7 +66,7 @@ impl Tries {
 }
 
 /// The same status with another text; the first one stays its cause.
-fn reworded(status: Status, text: String) -> Status {
+pub(super) fn reworded(status: Status, text: String) -> Status {
     let worded = Status::new(status.code(), text)
         .with_origin(status.origin())
         .with_retry(status.retry())

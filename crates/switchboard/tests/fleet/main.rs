@@ -1,9 +1,20 @@
 //! Channels to several servers: calls go on while servers die and come back.
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
+mod choice;
+mod flaky;
+mod modes;
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::{future::IntoFuture, sync::Arc, time::Duration};
+use std::{
+    future::IntoFuture,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use support::{raw::soon, *};
 use switchboard::{Channel, Code, Running, Server};
 
@@ -103,4 +114,72 @@ async fn with_all_servers_dead_calls_fail_and_say_why() {
     .await;
     assert_eq!(status.code(), Code::Unavailable, "{status}");
     assert!(urls.iter().all(|url| status.message().contains(url)), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_is_lost_while_servers_die_and_come_back() {
+    let mut servers = servers(4).await;
+    let channel = Channel::connect(&url(&servers, "")).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let caller = |_| {
+        let (channel, stop) = (channel.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut calls = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                if let Err(status) = echo(&channel).await {
+                    panic!("after {calls} calls: {status}");
+                }
+                calls += 1;
+            }
+            calls
+        })
+    };
+    let callers: Vec<_> = (0..100).map(caller).collect();
+    for round in 0..6 {
+        let (running, seen) = servers.remove(round % 3);
+        let address = running.url();
+        running.kill();
+        let back = restarted(&address).await;
+        // Calls are back on it.
+        soon(async {
+            while answered(&back) == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+        servers.push((back, seen));
+    }
+    stop.store(true, Ordering::Relaxed);
+    for caller in callers {
+        assert!(soon(caller).await.unwrap() > 0);
+    }
+}
+
+#[test]
+fn works_from_threads_without_a_runtime() {
+    let (urls, servers) = switchboard::blocking::run(async {
+        let servers = servers(2).await;
+        Ok((url(&servers, ""), servers))
+    })
+    .unwrap();
+    let channel = switchboard::blocking::connect(&urls).unwrap();
+    for _ in 0..20 {
+        let reply = switchboard::blocking::run(call::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8])).unwrap();
+        assert_eq!(*reply, [1]);
+    }
+    drop(servers);
+}
+
+#[test]
+fn pinned_workers_share_the_servers() {
+    switchboard::Runtime::new().workers(2).run(async {
+        let servers = servers(3).await;
+        let channel = Channel::connect(&url(&servers, "?balance=least_active")).await.unwrap();
+        soon(async {
+            while servers.iter().any(|(running, _)| answered(running) < 10) {
+                echo(&channel).await.unwrap();
+            }
+        })
+        .await;
+    });
 }

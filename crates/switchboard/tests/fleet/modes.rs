@@ -1,0 +1,274 @@
+//! Fail modes, retries, budgets, breakers, hedges: what callers see, and what servers get.
+
+use crate::{flaky::*, support::raw::soon};
+use std::time::Duration;
+use switchboard::{Channel, Code, Retry};
+
+const SAFE: Mood = Mood::Fails(Code::Unavailable, Retry::Safe);
+const MAYBE: Mood = Mood::Fails(Code::Unavailable, Retry::IfIdempotent);
+const NEVER: Mood = Mood::Fails(Code::Unavailable, Retry::No);
+/// No breaker and no ejection, so that every endpoint stays in the game.
+const PLAIN: &str = "&breaker=off&eject=0&budget=1000";
+
+#[tokio::test]
+async fn what_surely_did_not_begin_goes_elsewhere() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, &format!("?balance=round_robin{PLAIN}")).await;
+    nodes[0].set(SAFE);
+    let mut twice = 0;
+    for _ in 0..20 {
+        let reply = soon(async { write(&channel).await }).await.unwrap();
+        assert_eq!(*reply, "b");
+        twice += u32::from(reply.attempts() == 2);
+    }
+    assert!(twice >= 5, "{twice}");
+    assert_eq!((nodes[0].calls(), nodes[1].calls()), (u64::from(twice), 20));
+    let attempts = nodes[1].flaky.attempts.lock().unwrap();
+    assert!(attempts.iter().flatten().all(|attempt| attempt == "2"));
+    assert_eq!(attempts.iter().flatten().count() as u32, twice);
+    assert!(nodes[0].flaky.attempts.lock().unwrap().iter().all(Option::is_none));
+}
+
+#[tokio::test]
+async fn what_may_have_begun_goes_elsewhere_only_if_that_does_no_harm() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, &format!("?balance=round_robin{PLAIN}")).await;
+    nodes[0].set(MAYBE);
+    let mut failed = 0;
+    for _ in 0..20 {
+        assert_eq!(*read(&channel).await.unwrap(), "b");
+        assert_eq!(*write(&channel).idempotent().await.unwrap(), "b");
+        failed += u32::from(write(&channel).await.is_err());
+    }
+    assert!(failed >= 5, "{failed}");
+}
+
+#[tokio::test]
+async fn server_that_says_no_is_believed() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, &format!("?balance=round_robin{PLAIN}")).await;
+    nodes[0].set(NEVER);
+    let mut failed = 0;
+    for _ in 0..20 {
+        if let Err(status) = read(&channel).await {
+            assert_eq!((status.code(), status.message()), (Code::Unavailable, "a fails"));
+            failed += 1;
+        }
+    }
+    assert_eq!(failed, nodes[0].calls());
+    assert!(failed >= 5, "{failed}");
+}
+
+#[tokio::test]
+async fn error_tells_where_the_call_was_tried() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, &format!("?retries=1{PLAIN}")).await;
+    nodes.iter().for_each(|node| node.set(SAFE));
+    let status = read(&channel).await.unwrap_err();
+    assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe));
+    assert!(status.message().contains("tried 2 times"), "{status}");
+    assert!(status.message().contains("a fails") && status.message().contains("b fails"), "{status}");
+    assert_eq!(nodes[0].calls() + nodes[1].calls(), 2);
+    assert!(nodes.iter().any(|node| status.message().contains(&node.running.url())), "{status}");
+}
+
+#[tokio::test]
+async fn failfast_tries_once_and_failtry_at_the_same_place() {
+    let nodes = nodes(2).await;
+    let fast = channel(&nodes, &format!("?fail=failfast{PLAIN}")).await;
+    let same = channel(&nodes, &format!("?fail=failtry&retries=3{PLAIN}")).await;
+    nodes.iter().for_each(|node| node.set(SAFE));
+    read(&fast).await.unwrap_err();
+    assert_eq!(nodes[0].calls() + nodes[1].calls(), 1);
+    let before = [nodes[0].calls(), nodes[1].calls()];
+    read(&same).await.unwrap_err();
+    let tried = [nodes[0].calls() - before[0], nodes[1].calls() - before[1]];
+    assert!(tried == [4, 0] || tried == [0, 4], "{tried:?}");
+}
+
+#[tokio::test]
+async fn budget_ends_retries_but_not_calls() {
+    let nodes = nodes(2).await;
+    let urls = format!("{},{}", nodes[0].running.url(), nodes[1].running.url());
+    let builder = Channel::builder(&urls).retry_budget(0, 1).breaker(0).eject(0);
+    let channel = builder.connect().await.unwrap();
+    all_connected(&channel).await;
+    nodes.iter().for_each(|node| node.set(SAFE));
+    for _ in 0..50 {
+        read(&channel).await.unwrap_err();
+    }
+    // One a second, of ten seconds.
+    assert_eq!(nodes[0].calls() + nodes[1].calls(), 50 + 10);
+}
+
+#[tokio::test]
+async fn deadline_caps_everything() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?hedge=1ms").await;
+    nodes.iter().for_each(|node| node.set(Mood::Hangs));
+    let status = soon(async { read(&channel).timeout(Duration::from_millis(50)).await }).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    // A pause that is longer than the time left is not waited for.
+    let pause = Duration::from_secs(3600);
+    nodes.iter().for_each(|node| node.set(Mood::Fails(Code::ResourceExhausted, Retry::After(pause))));
+    let status = soon(async { read(&channel).timeout(Duration::from_secs(60)).await }).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+}
+
+#[tokio::test]
+async fn hedge_answers_for_a_server_that_hangs_and_cancels_there() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?balance=round_robin&hedge=5ms&budget=1000").await;
+    nodes[0].set(Mood::Hangs);
+    for _ in 0..10 {
+        let reply = soon(async { read(&channel).await }).await.unwrap();
+        assert_eq!(*reply, "b");
+    }
+    assert!(nodes[0].calls() >= 2);
+    nodes[0].until_hanging(0).await;
+    // What may have begun twice is not hedged.
+    nodes[1].set(Mood::Hangs);
+    let before = nodes[0].calls() + nodes[1].calls();
+    let call = write(&channel).timeout(Duration::from_millis(100));
+    assert_eq!(soon(call).await.unwrap_err().code(), Code::DeadlineExceeded);
+    assert_eq!(nodes[0].calls() + nodes[1].calls(), before + 1);
+}
+
+#[tokio::test]
+async fn breaker_keeps_calls_of_the_method_away() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?balance=round_robin&breaker=3&eject=0&budget=1000").await;
+    nodes[0].set(MAYBE);
+    for _ in 0..100 {
+        assert_eq!(*read(&channel).await.unwrap(), "b");
+    }
+    let tripped = nodes[0].calls();
+    // Three in a row, and now and then one call that finds out.
+    assert!((3..10).contains(&tripped), "{tripped}");
+    let stats = channel.endpoints();
+    let broken: Vec<_> = stats.iter().filter(|endpoint| !endpoint.open_breakers.is_empty()).collect();
+    assert_eq!((broken.len(), &broken[0].address), (1, &nodes[0].running.url()));
+    assert_eq!(broken[0].open_breakers, ["test.Flaky/Read"]);
+    assert_eq!((broken[0].calls, broken[0].failures, broken[0].in_flight), (tripped, tripped, 0));
+    // Other methods still go there.
+    let mut refused = false;
+    for _ in 0..4 {
+        refused |= write(&channel).await.is_err();
+    }
+    assert!(refused);
+}
+
+#[tokio::test]
+async fn breakers_of_all_do_not_fail_the_fleet() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?breaker=1&retries=0").await;
+    nodes.iter().for_each(|node| node.set(MAYBE));
+    for _ in 0..20 {
+        let status = read(&channel).await.unwrap_err();
+        assert!(status.message().contains("fails"), "asked all the same: {status}");
+    }
+    nodes.iter().for_each(|node| node.set(Mood::Fine));
+    read(&channel).await.unwrap();
+}
+
+#[tokio::test]
+async fn outlier_is_put_aside() {
+    let nodes = nodes(4).await;
+    let channel = channel(&nodes, "?balance=round_robin&breaker=off&budget=1000").await;
+    nodes[2].set(Mood::Fails(Code::Internal, Retry::IfIdempotent));
+    for _ in 0..200 {
+        assert_ne!(*read(&channel).await.unwrap(), "c");
+    }
+    assert_eq!(nodes[2].calls(), 10);
+    let stats = channel.endpoints();
+    let ejected: Vec<_> = stats.iter().filter(|endpoint| endpoint.state == "ejected").collect();
+    assert_eq!((ejected.len(), &ejected[0].address), (1, &nodes[2].running.url()));
+}
+
+#[tokio::test]
+async fn streams_begin_anew_only_before_their_first_message() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, &format!("?balance=round_robin{PLAIN}")).await;
+    nodes[0].set(SAFE);
+    for _ in 0..6 {
+        let mut names = list(&channel).await.unwrap();
+        let mut got = Vec::new();
+        while let Some(name) = soon(names.next()).await.unwrap() {
+            got.push(name);
+        }
+        assert_eq!(got, ["b", "b"]);
+    }
+    // Turns go by address: the first call may have begun with either.
+    let first = nodes[0].calls();
+    assert!((5..=6).contains(&first) && nodes[1].calls() == 6, "{first}");
+    nodes.iter().for_each(|node| node.set(Mood::Breaks));
+    let mut names = list(&channel).await.unwrap();
+    soon(names.next()).await.unwrap().expect("a first message");
+    assert_eq!(soon(names.next()).await.unwrap_err().message(), "broken off");
+    assert_eq!(nodes[0].calls() + nodes[1].calls(), first + 7);
+}
+
+#[tokio::test]
+async fn one_way_calls_go_where_somebody_is() {
+    let mut nodes = nodes(2).await;
+    let channel = channel(&nodes, "?balance=round_robin").await;
+    nodes.remove(0).running.kill();
+    soon(async {
+        while nodes[0].calls() < 5 {
+            // The first ones may be lost with their connection: nobody waits for an answer.
+            let _ = tell(&channel).await;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn broadcast_fork_and_inform_go_to_all() {
+    let nodes = nodes(3).await;
+    let channel = channel(&nodes, "").await;
+    let replies = write(&channel).broadcast().await.unwrap();
+    let mut names: Vec<&str> = replies.iter().map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "c"]);
+
+    nodes[1].set(NEVER);
+    let status = write(&channel).broadcast().await.unwrap_err();
+    assert!(status.message().contains("failed at 1 of 3"), "{status}");
+    assert!(status.message().contains(&nodes[1].running.url()), "{status}");
+    let receipts = write(&channel).inform().await.unwrap();
+    assert_eq!(receipts.len(), 3);
+    let failed: Vec<_> = receipts.iter().filter(|receipt| receipt.outcome.is_err()).collect();
+    assert_eq!((failed.len(), &failed[0].address), (1, &nodes[1].running.url()));
+
+    nodes[0].set(Mood::Hangs);
+    assert_eq!(*soon(write(&channel).fork()).await.unwrap(), "c");
+    nodes[0].until_hanging(0).await;
+    nodes[0].set(NEVER);
+    nodes[2].set(NEVER);
+    assert!(write(&channel).fork().await.unwrap_err().message().contains("failed at 3 of 3"));
+
+    // A channel to one address has one.
+    let alone = Channel::connect(&nodes[2].running.url()).await.unwrap();
+    nodes[2].set(Mood::Fine);
+    assert_eq!(write(&alone).broadcast().await.unwrap().len(), 1);
+    assert_eq!(write(&alone).inform().await.unwrap()[0].address, nodes[2].running.url());
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn http_wires_fail_over_too() {
+    for wire in ["grpc", "connect", "grpc-web"] {
+        let mut nodes = nodes(3).await;
+        let channel = channel(&nodes, &format!("?wire={wire}&budget=1000")).await;
+        for _ in 0..30 {
+            read(&channel).await.unwrap();
+        }
+        nodes.remove(1).running.kill();
+        for _ in 0..50 {
+            read(&channel).await.unwrap();
+        }
+        let mut names = list(&channel).await.unwrap();
+        assert!(soon(names.next()).await.unwrap().is_some());
+    }
+}
