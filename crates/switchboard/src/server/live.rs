@@ -47,7 +47,7 @@ impl Open {
 
 impl Running {
     /// Resolves when a successor has taken over the listeners and serves: time to [`stop`](Self::stop). Never, unless
-    /// the server was started with [`Server::handover`]. Cancel safe.
+    /// the server was started with [`Server::handover`](super::Server::handover). Cancel safe.
     #[cfg(feature = "handover")]
     pub async fn handed_over(&self) {
         match &self.waiting {

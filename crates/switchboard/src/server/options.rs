@@ -70,8 +70,9 @@ impl Server {
 
     /// Takes over the TCP listeners of the server that waits at this path, if there is one, and waits there itself for
     /// the next: a new version of a program replaces the old one, and nobody is refused. When the new server is ready,
-    /// the old one [stops](super::Running::handed_over). Both have to listen at the same addresses, as
-    /// they are written; what the old one does not have is bound as usual. Only processes of the same user, and of root, are answered.
+    /// the old one [stops](super::Running::handed_over). Both have to listen at the same addresses, as they are
+    /// written; what the old one does not have is bound as usual. Only processes of the same user, and of root, are
+    /// answered.
     #[cfg(feature = "handover")]
     pub fn handover(mut self, path: impl Into<std::path::PathBuf>) -> Server {
         self.handover = Some(path.into());
