@@ -9,7 +9,7 @@ use super::{
     hooks::{Connected, Hooks},
     pattern, rate,
 };
-use crate::{Error, Peer, Result, Status, auth::Auth, layer::Layer};
+use crate::{Error, Peer, Result, auth::Auth, layer::Layer};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_wire::{MethodId, MethodTable};
 
@@ -44,7 +44,9 @@ pub(crate) struct Guarding {
     pub(crate) deadlines: Deadlines,
     hooks: Option<Arc<Hooks>>,
     /// Reflection tells what there is to those who may not call it, unless a rule says that it may.
+    #[cfg(feature = "http")]
     closed: bool,
+    #[cfg(feature = "http")]
     rules: Vec<Rule>,
 }
 
@@ -112,6 +114,7 @@ impl Guards {
         let mut guarding = Guarding {
             addresses: std::mem::take(&mut self.addresses),
             deadlines: Deadlines::new(self.deadline, &self.deadlines, table)?,
+            #[cfg(feature = "http")]
             closed: !self.auth.is_empty(),
             ..Guarding::default()
         };
@@ -171,7 +174,10 @@ impl Guards {
             })
         };
         guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
-        guarding.rules = self.rules;
+        #[cfg(feature = "http")]
+        {
+            guarding.rules = self.rules;
+        }
         Ok(guarding)
     }
 
@@ -246,6 +252,6 @@ impl Guarding {
             _ => !self.closed || method.starts_with("grpc.health."),
         };
         let text = "reflection is closed where callers have to be known, unless a rule makes it public";
-        if public { Ok(()) } else { Err(Status::unauthenticated(text)) }
+        if public { Ok(()) } else { Err(crate::Status::unauthenticated(text)) }
     }
 }
