@@ -4,7 +4,10 @@
 //! one system call, reads the replies of all of them under one lock, and wakes them. The lock is never held across
 //! a system call, and on pinned workers nobody contends for it.
 
+mod ending;
 mod packed;
+
+pub(super) use ending::Ended;
 
 use super::{
     Channel, ClientMethod, Way,
@@ -20,6 +23,7 @@ use crate::{
     stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
+use ending::close;
 use std::{
     future::Future,
     io::IoSlice,
@@ -762,14 +766,6 @@ impl Task {
     }
 }
 
-/// How a connection ended.
-pub(super) enum Ended {
-    /// The server had said something before.
-    Heard,
-    /// The server had said nothing, not even its preface.
-    Unheard(Status),
-}
-
 impl Future for Task {
     type Output = Ended;
 
@@ -788,22 +784,5 @@ impl Drop for Task {
     fn drop(&mut self) {
         // The runtime that drove the connection has ended, or the connection has.
         close(&self.connection, &self.lost("its runtime has ended"));
-    }
-}
-
-/// Ends every call in flight; new ones are refused.
-fn close(connection: &Connection, status: &Status) {
-    connection.usable.store(false, Ordering::Relaxed);
-    let mut wake = Vec::new();
-    let mut inner = connection.lock();
-    inner.closed.get_or_insert_with(|| status.clone());
-    wake.extend(inner.settling.take());
-    let ids: Vec<_> = inner.calls.iter_mut().map(|(id, _)| id).collect();
-    for id in ids {
-        inner.fail(id, status.clone(), &mut wake);
-    }
-    drop(inner);
-    for waker in wake {
-        waker.wake();
     }
 }
