@@ -8,7 +8,7 @@
 use crate::{
     Call, Reply, Result, Service, Status,
     call::with_left,
-    guard::{Begun, Chain, Permit},
+    guard::{Begun, Chain},
     layer::{self, End},
     runtime,
 };
@@ -98,16 +98,21 @@ impl<S: Service> ErasedService for Erased<S> {
 /// Takes a call through its guards and layers to its handler.
 #[inline]
 async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
-    let mut permit = Permit::NONE;
-    if let Some(chain) = &erased.chain {
-        permit = match chain.begin(&mut call) {
-            Begun::Go(permit) => permit,
-            Begun::Refused(status) => return Err(status),
-            Begun::Wait(waiting) => waiting.await?,
-        };
-        if chain.has_layers() {
-            return permit.end(chain.layered(call, erased).await);
+    let Some(chain) = &erased.chain else {
+        if call.cx().method().spawn {
+            return handle(&erased.service, call).await;
         }
+        // The usual case as in `handle`, and not by it: each future in between moves the reply once more.
+        let number = call.cx_mut().keep_reply();
+        return erased.service.call(call).await.map_err(|status| with_left(status, number));
+    };
+    let permit = match chain.begin(&mut call) {
+        Begun::Go(permit) => permit,
+        Begun::Refused(status) => return Err(status),
+        Begun::Wait(waiting) => waiting.await?,
+    };
+    if chain.has_layers() {
+        return permit.end(chain.layered(call, erased).await);
     }
     permit.end(handle(&erased.service, call).await)
 }

@@ -25,9 +25,6 @@ struct Held<C: std::borrow::Borrow<Arc<Chain>>> {
 }
 
 impl<'a> Permit<'a> {
-    /// That of a call that nobody guards.
-    pub(crate) const NONE: Permit<'static> = Permit { held: None };
-
     pub(super) fn new(chain: &'a Arc<Chain>, method: u16) -> Permit<'a> {
         Permit { held: Some(Held { chain, method, entered: 0, began: None }) }
     }
