@@ -1,7 +1,29 @@
-//! The guides in `docs` whose examples are compiled with the documentation tests.
+//! The pages of `docs/` whose examples are compiled and run with the documentation tests.
 
+#[cfg(feature = "auth")]
+#[doc = include_str!("../../../docs/auth.md")]
+struct Auth;
+
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/balancing.md")]
+struct Balancing;
+
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/failures.md")]
+struct Failures;
+
+#[cfg(feature = "auth")]
+#[doc = include_str!("../../../docs/layers.md")]
+struct Layers;
+
+#[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/lifecycle.md")]
 struct Lifecycle;
 
+#[cfg(feature = "auth")]
+#[doc = include_str!("../../../docs/limits.md")]
+struct Limits;
+
+#[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;

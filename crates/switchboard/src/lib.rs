@@ -27,7 +27,7 @@ mod error;
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only the admin listener asks for all"))]
 mod flags;
 pub mod guard;
-#[cfg(all(doctest, feature = "http"))]
+#[cfg(doctest)]
 mod guides;
 #[cfg(feature = "http")]
 mod http;
@@ -35,8 +35,6 @@ pub mod layer;
 pub mod limits;
 mod metrics;
 mod net;
-#[cfg(all(doctest, feature = "auth"))]
-mod pages;
 pub mod runtime;
 pub mod server;
 pub mod service;
@@ -92,16 +90,6 @@ macro_rules! include_proto {
     ($package:literal) => {
         include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
     };
-}
-
-/// The pages of `docs/` whose examples are compiled and run.
-#[cfg(all(doctest, feature = "macros"))]
-mod pages {
-    #[doc = include_str!("../../../docs/balancing.md")]
-    struct Balancing;
-
-    #[doc = include_str!("../../../docs/failures.md")]
-    struct Failures;
 }
 
 /// What generated code needs; not for use by hand.
