@@ -109,7 +109,7 @@ impl Begin {
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
     ) -> Result<Begun> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };

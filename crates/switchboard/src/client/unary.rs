@@ -389,14 +389,14 @@ impl Begin {
         request: &Bytes,
         waker: &Waker,
     ) -> Result<(CallId, Packing)> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         Ok((connection.unary(&request, &bytes, waker)?, packing))
     }
 
     fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         connection.oneway(&request, &bytes)
