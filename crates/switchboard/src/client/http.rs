@@ -202,7 +202,7 @@ impl Http {
 }
 
 fn time_left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
 }
 
 fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
@@ -241,7 +241,7 @@ async fn within<T>(
         Ok(Err(status))
             if status.code() == Code::Canceled
                 && status.origin() == Origin::Path
-                && deadline <= Instant::now() =>
+                && deadline <= crate::clock::now() =>
         {
             late()
         }

@@ -17,7 +17,6 @@ use std::{
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
-    time::Instant,
 };
 
 /// Requests that a sender may queue before the connection takes them.
@@ -73,7 +72,7 @@ impl Begin {
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;
             }
             Some(Way::Local(way)) => {
-                let deadline = self.deadline(Instant::now());
+                let deadline = self.deadline(crate::clock::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),
                     (None, outbound) => {

@@ -22,7 +22,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
 };
 use switchboard_wire::wire::{CallId, Encoding};
 
@@ -412,7 +411,7 @@ impl Begin {
         let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("only native channels have native connections"));
         };
-        let deadline = self.deadline(Instant::now());
+        let deadline = self.deadline(crate::clock::now());
         match deadline {
             Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {

@@ -487,7 +487,7 @@ impl<W: ServerWire> Connection<W> {
     /// Reads the clock after handlers ran, and names the method that held the turn too long.
     #[inline]
     pub(super) fn clock(&mut self, began: Instant, method: MethodId) {
-        self.now = Instant::now();
+        self.now = crate::clock::now();
         if self.now - began > SLOW_HANDLER {
             self.slow(self.now - began, method);
         }
