@@ -248,6 +248,18 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its own,
+    /// a [fleet](Channel::fleet), is configured so.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option that is not known, or a value that it cannot have.
+    pub fn url_options(mut self, options: &str) -> Result<ChannelBuilder> {
+        for (name, value) in address_list::options(options, options)? {
+            self.option(name, value)?;
+        }
+        Ok(self)
+    }
+
     /// The channel, once it has a connection.
     ///
     /// # Errors
