@@ -7,8 +7,7 @@ use super::{
 };
 use crate::{
     Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
-    native::Open,
-    wire::{CallId, ClientEvent, Encoding},
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
 };
 use bytes::Bytes;
 
@@ -50,194 +49,6 @@ impl Client {
     pub fn with_short_names(mut self, short: bool) -> Client {
         self.short_names = short;
         self
-    }
-
-    /// The name in metrics and messages.
-    pub fn name(&self) -> &'static str {
-        "rpcx"
-    }
-
-    /// There is nothing to say before the first call.
-    pub fn greet(&mut self, _out: &mut Outbox) {}
-
-    /// Gives `name` the number `number` on this connection; once, before the first call of the method.
-    pub fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
-        let (service, method) = name.split_once('/').unwrap_or((name, ""));
-        let path = service.rsplit_once('.').filter(|_| self.short_names).map_or(service, |(_, short)| short);
-        let place = usize::from(number);
-        if self.methods.len() <= place {
-            self.methods.resize(place + 1, Bytes::new());
-        }
-        self.methods[place] = frame::names(path, method);
-    }
-
-    /// Begins a call with its message.
-    ///
-    /// # Errors
-    /// `Unimplemented` for a stream and for a codec that rpcx has no number for, `ResourceExhausted` for metadata over
-    /// the limit.
-    pub fn open(
-        &mut self,
-        id: CallId,
-        open: Open<'_>,
-        first: Option<&Bytes>,
-        out: &mut Outbox,
-    ) -> Result<(), Status> {
-        let (Some(first), false) = (first, open.more) else { return Err(no_streams()) };
-        let Some(codec) = frame::codec_number(open.codec) else {
-            let codec = open.codec;
-            return Err(Status::unimplemented(format!(
-                "rpcx has no {codec}; it carries json, proto and msgpack"
-            )));
-        };
-        let mut block = Block::default();
-        if let Some(timeout) = open.timeout {
-            block.timeout(timeout);
-        }
-        block.list(open.metadata);
-        if block.len() > self.limits.metadata_bytes_max as usize {
-            return Err(metadata::too_large(block.len(), &self.limits));
-        }
-        let Some(names) = self.methods.get(usize::from(open.method)) else {
-            return Err(Status::internal(format!("method number {} has no name", open.method)));
-        };
-        let oneway = if open.oneway { bit::ONEWAY } else { 0 };
-        // Only what is compressed says so: an empty message that claims to be would be an error.
-        let compression = if open.compressed && open.encoding == Encoding::Gzip { bit::GZIP } else { 0 };
-        let header =
-            Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: u64::from(id) };
-        let payload_len = first.len() + open.rest.iter().map(Bytes::len).sum::<usize>();
-        frame::put_head(header, names, block.len(), |into| block.put(into), payload_len, out);
-        out.put(first);
-        open.rest.iter().for_each(|part| out.put(part));
-        Ok(())
-    }
-
-    /// Streams are not carried.
-    ///
-    /// # Errors
-    /// `Unimplemented`.
-    pub fn item(
-        &mut self,
-        _id: CallId,
-        _item: &Bytes,
-        _compressed: bool,
-        _out: &mut Outbox,
-    ) -> Result<(), Status> {
-        Err(no_streams())
-    }
-
-    /// Calls end with their message.
-    pub fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    /// There is no word for it.
-    pub fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    /// Streams are not carried.
-    pub fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    /// Sends a heartbeat, which the server sends back.
-    pub fn ping(&mut self, out: &mut Outbox) {
-        self.heartbeats = self.heartbeats.wrapping_add(1) % HEARTBEATS;
-        let sequence = HEARTBEATS + self.heartbeats;
-        let header = Header { version: 0, bits: bit::HEARTBEAT, codec: frame::codec::MSGPACK << 4, sequence };
-        let names = frame::names("", "");
-        // A number, as clients in Go send: servers of others may look at it.
-        let mut payload = [0xCF; 9];
-        payload[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
-        frame::put_head(header, &names, 0, |_| {}, payload.len(), out);
-        out.tail().extend_from_slice(&payload);
-    }
-
-    /// Calls that may be in flight: servers do not say.
-    pub fn calls_max(&self) -> u32 {
-        self.limits.calls_max
-    }
-
-    /// Methods that may be named: as many as there are.
-    pub fn methods_max(&self) -> u16 {
-        u16::MAX
-    }
-
-    /// Largest message that the server takes, which it does not say.
-    pub fn message_bytes_max(&self) -> u32 {
-        // The length of a frame has to fit.
-        u32::MAX - (64 << 10)
-    }
-
-    /// Bytes of a stream; there are none.
-    pub fn send_window(&self) -> u32 {
-        u32::MAX
-    }
-
-    /// Whether the server reads messages in this encoding; every one in Go has gzip.
-    pub fn takes(&self, encoding: Encoding) -> bool {
-        matches!(encoding, Encoding::Gzip | Encoding::Identity)
-    }
-
-    /// Servers say nothing of themselves.
-    pub fn knows_server(&self) -> bool {
-        true
-    }
-
-    /// Heartbeats are answered.
-    pub fn answers_pings(&self) -> bool {
-        true
-    }
-
-    /// Takes the next reply if it is one that succeeded without metadata and all of it is there; everything else is for
-    /// [`recv`](Self::recv).
-    #[inline]
-    pub fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
-        if self.framer.is_skipping() || self.next.is_some() {
-            return None;
-        }
-        let rest = input.rest();
-        let fixed = rest.first_chunk()?;
-        let header = Header::parse(fixed);
-        if fixed[0] != super::MAGIC || header.bits != bit::RESPONSE {
-            return None;
-        }
-        let end = HEADER_LEN + frame::length(rest, 12)?;
-        let path = frame::length(rest, HEADER_LEN)?;
-        let method = frame::length(rest, HEADER_LEN + 4 + path)?;
-        let at = HEADER_LEN + 8 + path + method;
-        let start = at + 8;
-        if path.max(method) > super::NAME_BYTES_MAX || frame::length(rest, at)? != 0 || rest.len() < end {
-            return None;
-        }
-        let payload = frame::length(rest, at + 4)?;
-        let id = CallId::try_from(header.sequence).ok()?;
-        if start + payload != end || payload > self.limits.message_bytes_max as usize {
-            return None;
-        }
-        input.skip(start);
-        Some((id, input.take(payload)))
-    }
-
-    /// Takes the next whole unit from `input`; none means that more bytes are needed.
-    ///
-    /// # Errors
-    /// Bytes after which the stream cannot be followed any more.
-    pub fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
-        if let Some(event) = self.next.take() {
-            return Ok(Some(event));
-        }
-        loop {
-            let max = self.limits.message_bytes_max;
-            let event = match self.framer.next(input, &self.limits, |_, _| max)? {
-                Next::Wait => return Ok(None),
-                Next::Frame(head) => self.frame(&head, input)?,
-                Next::TooLarge(head, part) => {
-                    let event = self.too_large(&head, part);
-                    self.framer.step_over(&head, input);
-                    event
-                }
-            };
-            if event.is_some() {
-                return Ok(event);
-            }
-        }
     }
 
     /// Takes a frame that is all there.
@@ -294,6 +105,155 @@ impl Client {
             }
         };
         Some(ClientEvent::End { id, end: Err(status) })
+    }
+}
+
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "rpcx"
+    }
+
+    fn greet(&mut self, _out: &mut Outbox) {}
+
+    fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
+        let (service, method) = name.split_once('/').unwrap_or((name, ""));
+        let path = service.rsplit_once('.').filter(|_| self.short_names).map_or(service, |(_, short)| short);
+        let place = usize::from(number);
+        if self.methods.len() <= place {
+            self.methods.resize(place + 1, Bytes::new());
+        }
+        self.methods[place] = frame::names(path, method);
+    }
+
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (Some(first), false) = (first, open.more) else { return Err(no_streams()) };
+        let Some(codec) = frame::codec_number(open.codec) else {
+            let codec = open.codec;
+            return Err(Status::unimplemented(format!(
+                "rpcx has no {codec}; it carries json, proto and msgpack"
+            )));
+        };
+        let mut block = Block::default();
+        if let Some(timeout) = open.timeout {
+            block.timeout(timeout);
+        }
+        block.list(open.metadata);
+        if block.len() > self.limits.metadata_bytes_max as usize {
+            return Err(metadata::too_large(block.len(), &self.limits));
+        }
+        let Some(names) = self.methods.get(usize::from(open.method)) else {
+            return Err(Status::internal(format!("method number {} has no name", open.method)));
+        };
+        let oneway = if open.oneway { bit::ONEWAY } else { 0 };
+        // Only what is compressed says so: an empty message that claims to be would be an error.
+        let compression = if open.compressed && open.encoding == Encoding::Gzip { bit::GZIP } else { 0 };
+        let header =
+            Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: u64::from(id) };
+        let payload_len = first.len() + open.rest.iter().map(Bytes::len).sum::<usize>();
+        frame::put_head(header, names, block.len(), |into| block.put(into), payload_len, out);
+        out.put(first);
+        open.rest.iter().for_each(|part| out.put(part));
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        _id: CallId,
+        _item: &Bytes,
+        _compressed: bool,
+        _out: &mut Outbox,
+    ) -> Result<(), Status> {
+        Err(no_streams())
+    }
+
+    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
+
+    /// Sends a heartbeat, which the server sends back.
+    fn ping(&mut self, out: &mut Outbox) {
+        self.heartbeats = self.heartbeats.wrapping_add(1) % HEARTBEATS;
+        let sequence = HEARTBEATS + self.heartbeats;
+        let header = Header { version: 0, bits: bit::HEARTBEAT, codec: frame::codec::MSGPACK << 4, sequence };
+        let names = frame::names("", "");
+        // A number, as clients in Go send: servers of others may look at it.
+        let mut payload = [0xCF; 9];
+        payload[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
+        frame::put_head(header, &names, 0, |_| {}, payload.len(), out);
+        out.tail().extend_from_slice(&payload);
+    }
+
+    /// Servers do not say.
+    fn calls_max(&self) -> u32 {
+        self.limits.calls_max
+    }
+
+    /// Servers do not say.
+    fn message_bytes_max(&self) -> u32 {
+        // The length of a frame has to fit.
+        u32::MAX - (64 << 10)
+    }
+
+    /// Every server in Go has gzip.
+    fn takes(&self, encoding: Encoding) -> bool {
+        matches!(encoding, Encoding::Gzip | Encoding::Identity)
+    }
+
+    #[inline]
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        if self.framer.is_skipping() || self.next.is_some() {
+            return None;
+        }
+        let rest = input.rest();
+        let fixed = rest.first_chunk()?;
+        let header = Header::parse(fixed);
+        if fixed[0] != super::MAGIC || header.bits != bit::RESPONSE {
+            return None;
+        }
+        let end = HEADER_LEN + frame::length(rest, 12)?;
+        let path = frame::length(rest, HEADER_LEN)?;
+        let method = frame::length(rest, HEADER_LEN + 4 + path)?;
+        let at = HEADER_LEN + 8 + path + method;
+        let start = at + 8;
+        if path.max(method) > super::NAME_BYTES_MAX || frame::length(rest, at)? != 0 || rest.len() < end {
+            return None;
+        }
+        let payload = frame::length(rest, at + 4)?;
+        let id = CallId::try_from(header.sequence).ok()?;
+        if start + payload != end || payload > self.limits.message_bytes_max as usize {
+            return None;
+        }
+        input.skip(start);
+        Some((id, input.take(payload)))
+    }
+
+    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        if let Some(event) = self.next.take() {
+            return Ok(Some(event));
+        }
+        loop {
+            let max = self.limits.message_bytes_max;
+            let event = match self.framer.next(input, &self.limits, |_, _| max)? {
+                Next::Wait => return Ok(None),
+                Next::Frame(head) => self.frame(&head, input)?,
+                Next::TooLarge(head, part) => {
+                    let event = self.too_large(&head, part);
+                    self.framer.step_over(&head, input);
+                    event
+                }
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
     }
 }
 
