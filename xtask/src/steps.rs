@@ -184,7 +184,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-rpcx",
-        about: "rpcx in both directions: every codec, compression, metadata, errors, heartbeats, over TCP and Unix sockets",
+        about: "rpcx in both directions: every codec, compression, metadata, errors, heartbeats, on each network",
         check: |run| suites::rpcx(run),
     },
     Step {

@@ -10,6 +10,9 @@
 //! a row of names and values, each its length as u32 and its bytes; of one that is repeated the last counts. There is no
 //! handshake; calls of a connection are answered in any order.
 //!
+//! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the answer
+//! `HTTP/1.0 200 Connected to rpcx`, two line feeds.
+//!
 //! | codec | here |
 //! | --- | --- |
 //! | 0 raw bytes | messages of protobuf services, already encoded |
@@ -40,6 +43,7 @@
 //! or canceled context `DeadlineExceeded` and `Canceled`, all others `Unknown`.
 
 mod client;
+mod connect;
 mod error;
 mod frame;
 mod metadata;

@@ -111,6 +111,12 @@ fn is_http1(prefix: &[u8]) -> Verdict {
     match prefix.get(token) {
         _ if token > 16 => Verdict::No,
         None => Verdict::More,
+        // A request to a proxy names a host; one with a path is of rpcx.
+        Some(b' ') if &prefix[..token] == b"CONNECT" => match prefix.get(token + 1) {
+            None => Verdict::More,
+            Some(b'/') => Verdict::No,
+            Some(_) => Verdict::Yes,
+        },
         Some(b' ') if token > 0 && &prefix[..token] != b"PRI" => Verdict::Yes,
         Some(_) => Verdict::No,
     }
@@ -125,8 +131,12 @@ fn is_jsonrpc(prefix: &[u8]) -> Verdict {
     }
 }
 
+/// A frame, or the request after which frames follow.
 fn is_rpcx(prefix: &[u8]) -> Verdict {
-    starts(prefix, &[rpcx::MAGIC])
+    match prefix.first() {
+        Some(&rpcx::MAGIC) => Verdict::Yes,
+        _ => starts(prefix, b"CONNECT /"),
+    }
 }
 
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
@@ -144,7 +154,7 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 8] = [
+        let cases: [(&[u8], Protocol); 10] = [
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
@@ -153,6 +163,8 @@ mod tests {
             (b"{\"jsonrpc\"", Protocol::JsonRpc),
             (b" \r\n\t[", Protocol::JsonRpc),
             (b"\x08\0\0\x10", Protocol::Rpcx),
+            (b"CONNECT /_rpcx_ HTTP/1.0\n\n", Protocol::Rpcx),
+            (b"CONNECT example.org:80 HTTP/1.1\r\n", Protocol::Http1),
         ];
         for (bytes, protocol) in cases {
             let first =

@@ -86,7 +86,8 @@ func runServer(addresses []string) {
 	var where []string
 	for _, address := range addresses {
 		network, at, _ := strings.Cut(address, "@")
-		listener, err := net.Listen(network, at)
+		// The network http of rpcx begins with a request, and goes on over TCP.
+		listener, err := net.Listen(strings.Replace(network, "http", "tcp", 1), at)
 		check(err)
 		where = append(where, fmt.Sprintf("%s@%s", network, listener.Addr()))
 		go func() { ended <- newServer().ServeListener(network, listener) }()

@@ -18,7 +18,7 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
     let (mut failures, mut count) = (Vec::new(), 0);
     for url in urls {
         for options in ["wire=rpcx", "wire=rpcx&codec=json", "wire=rpcx&codec=msgpack"] {
-            let url = format!("{url}?{options}");
+            let url = with(url, options);
             let arith = Case { url: &url, arith: ArithClient::new(channel(&url, Compression::None).await?) };
             let packed = Case { url: &url, arith: ArithClient::new(channel(&url, Compression::Gzip).await?) };
             for (name, outcome) in [
@@ -43,12 +43,16 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
             [(Compression::None, 10), (Compression::Gzip, 10), (Compression::Gzip, 5000)]
         {
             count += 1;
-            let outcome = shout(&format!("{url}?wire=rpcx"), compression, length).await;
+            let outcome = shout(&with(url, "wire=rpcx"), compression, length).await;
             failures.extend(outcome.err().map(|why| format!("{url} shout {compression} {length}: {why}")));
         }
     }
     println!("{} of {count} cases", count - failures.len());
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+fn with(url: &str, options: &str) -> String {
+    format!("{url}{}{options}", if url.contains('?') { '&' } else { '?' })
 }
 
 async fn channel(url: &str, compression: Compression) -> Result<Channel, String> {

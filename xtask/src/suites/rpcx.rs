@@ -13,15 +13,20 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
 
     let server =
         Server::start(Command::new(&own).args(["serve", "tcp://127.0.0.1:0", &ours.named("unix:")]))?;
-    let tcp = format!("tcp@127.0.0.1:{}", server.port);
-    process::run_within(CASE_LIMIT, Command::new(peer).args(["client", &tcp, &ours.named("unix@")]))?;
+    let networks = ["tcp", "http", "ws"].map(|network| format!("{network}@127.0.0.1:{}", server.port));
+    let mut command = Command::new(peer);
+    command.arg("client").args(networks).arg(ours.named("unix@"));
+    process::run_within(CASE_LIMIT, &mut command)?;
     drop(server);
 
     // The last address is the one whose port is read.
     let addresses = [&theirs.named("unix@"), "tcp@127.0.0.1:0"];
     let server = Server::start(Command::new(peer).arg("server").args(addresses))?;
     let tcp = format!("tcp://127.0.0.1:{}", server.port);
-    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))?;
+    let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
+    let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))
 }
 
 /// Where a Unix socket is; their paths must be short, hence the system's folder.

@@ -1,6 +1,7 @@
 //! The client's side of a connection that speaks rpcx.
 
 use super::{
+    connect::Connect,
     error,
     frame::{self, Framer, HEADER_LEN, Head, Header, Next, Part, bit},
     metadata::{self, Block, Unreadable},
@@ -23,6 +24,9 @@ pub struct Client {
     limits: Limits,
     /// Services are called by the last part of their names.
     short_names: bool,
+    connect: Connect,
+    /// What was said before the server has answered CONNECT: a server in Go loses what comes together with it.
+    early: Outbox,
     framer: Framer,
     /// Path and method of each number, as they stand in a frame.
     methods: Vec<Bytes>,
@@ -37,6 +41,8 @@ impl Client {
         Client {
             limits,
             short_names: false,
+            connect: Connect::Done,
+            early: Outbox::new(),
             framer: Framer::default(),
             methods: Vec::new(),
             next: None,
@@ -48,6 +54,13 @@ impl Client {
     #[must_use]
     pub fn with_short_names(mut self, short: bool) -> Client {
         self.short_names = short;
+        self
+    }
+
+    /// Begins with the request of the network that rpcx calls `http`.
+    #[must_use]
+    pub fn over_http(mut self, http: bool) -> Client {
+        self.connect = if http { Connect::First } else { Connect::Done };
         self
     }
 
@@ -113,7 +126,11 @@ impl ClientWire for Client {
         "rpcx"
     }
 
-    fn greet(&mut self, _out: &mut Outbox) {}
+    fn greet(&mut self, out: &mut Outbox) {
+        if !self.connect.is_done() {
+            self.connect.ask(out);
+        }
+    }
 
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
         let (service, method) = name.split_once('/').unwrap_or((name, ""));
@@ -155,6 +172,7 @@ impl ClientWire for Client {
         let compression = if open.compressed && open.encoding == Encoding::Gzip { bit::GZIP } else { 0 };
         let header =
             Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: u64::from(id) };
+        let out = if self.connect.is_done() { out } else { &mut self.early };
         let payload_len = first.len() + open.rest.iter().map(Bytes::len).sum::<usize>();
         frame::put_head(header, names, block.len(), |into| block.put(into), payload_len, out);
         out.put(first);
@@ -180,6 +198,7 @@ impl ClientWire for Client {
 
     /// Sends a heartbeat, which the server sends back.
     fn ping(&mut self, out: &mut Outbox) {
+        let out = if self.connect.is_done() { out } else { &mut self.early };
         self.heartbeats = self.heartbeats.wrapping_add(1) % HEARTBEATS;
         let sequence = HEARTBEATS + self.heartbeats;
         let header = Header { version: 0, bits: bit::HEARTBEAT, codec: frame::codec::MSGPACK << 4, sequence };
@@ -209,7 +228,7 @@ impl ClientWire for Client {
 
     #[inline]
     fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
-        if self.framer.is_skipping() || self.next.is_some() {
+        if self.framer.is_skipping() || self.next.is_some() || !self.connect.is_done() {
             return None;
         }
         let rest = input.rest();
@@ -235,7 +254,14 @@ impl ClientWire for Client {
         Some((id, input.take(payload)))
     }
 
-    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        if !self.connect.is_done() {
+            if !self.connect.hear(input)? {
+                return Ok(None);
+            }
+            out.put(&Bytes::from(self.early.take_all()));
+            self.early = Outbox::new();
+        }
         if let Some(event) = self.next.take() {
             return Ok(Some(event));
         }

@@ -1,6 +1,7 @@
 //! The server's side of a connection that speaks rpcx.
 
 use super::{
+    connect::Connect,
     error::{self, Written},
     frame::{self, Framer, HEADER_LEN, Head, Header, Next, Part, bit, codec},
     metadata::{self, Block, Unreadable},
@@ -25,6 +26,7 @@ pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
     encodings: Encodings,
+    connect: Connect,
     framer: Framer,
     known: Vec<Known>,
     /// The place in `known` of the last call.
@@ -61,6 +63,7 @@ impl Server {
             limits,
             table,
             encodings: Encodings::NONE,
+            connect: Connect::default(),
             framer: Framer::default(),
             known: Vec::new(),
             last: 0,
@@ -328,6 +331,9 @@ impl ServerWire for Server {
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        if !self.connect.is_done() && !self.connect.serve(input, out)? {
+            return Ok(None);
+        }
         let (table, limits) = (&self.table, self.limits);
         let payload_max = |head: &Head, frame: &[u8]| Server::payload_max(table, &limits, head, frame);
         Ok(Some(match self.framer.next(input, &limits, payload_max)? {

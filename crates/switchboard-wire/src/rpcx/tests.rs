@@ -441,3 +441,47 @@ fn client_gives_up_on_a_reply_over_its_limits() {
     input.extend(&frame(0x80, 1, 4, ["Arith", "Mul"], &[], b"fits"));
     assert!(matches!(machine.recv(&mut input, &mut out), Ok(Some(ClientEvent::Reply { id: 4, .. }))));
 }
+
+#[test]
+fn connect_is_answered_whatever_its_line_ends_and_split() {
+    const ANSWER: &[u8] = b"HTTP/1.0 200 Connected to rpcx\n\n";
+    for request in ["CONNECT /_rpcx_ HTTP/1.0\n\n", "CONNECT /_rpcx_ HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut side = server(Limits::default());
+        for byte in request.bytes() {
+            assert!(side.out.is_empty());
+            assert!(side.next(&[byte]).is_none());
+        }
+        assert_eq!(side.out.take_all(), ANSWER);
+        assert_eq!(side.open(&mul(b"1")).2, "1");
+    }
+    for (request, said) in [("CONNECT /other HTTP/1.0\n\n", "404"), (&*"C".repeat(5000), "")] {
+        let mut side = server(Limits::default());
+        side.fatal(request.as_bytes());
+        assert!(String::from_utf8_lossy(&side.out.take_all()).contains(said));
+    }
+}
+
+#[test]
+fn client_says_nothing_before_connect_is_answered() {
+    let mut side = client();
+    side.machine = Client::new(Limits::default()).over_http(true);
+    side.machine.method(0, "calc.Arith/Mul", None, &mut side.out);
+    side.machine.greet(&mut side.out);
+    let first = Bytes::from_static(b"first");
+    side.machine.open(0, OPEN, Some(&first), &mut side.out).unwrap();
+    let request = side.out.take_all();
+    assert_eq!(request, b"CONNECT /_rpcx_ HTTP/1.0\n\n");
+    let mut peer = server(Limits::default());
+    assert!(peer.next(&request).is_none());
+    assert!(side.events(&peer.out.take_all()).is_empty());
+    let (id, _, first) = peer.open(&side.out.take_all());
+    assert_eq!(first, "first");
+    peer.machine.reply(id, &first, &mut peer.out);
+    assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Reply { id: 0, .. }]));
+
+    let mut odd = Client::new(Limits::default()).over_http(true);
+    odd.greet(&mut Outbox::new());
+    let mut input = Input::default();
+    input.extend(b"HTTP/1.1 405 Method Not Allowed\r\n\r\n");
+    assert!(odd.recv(&mut input, &mut Outbox::new()).unwrap_err().0.contains("405"));
+}

@@ -4,11 +4,13 @@ use super::Foreign;
 use crate::{Codec, Limits};
 use switchboard_wire::{rpcx::Client, wire::ClientWire};
 
-/// Options: `codec` is `json`, `msgpack` or `proto`; `names=short` calls `package.Service` as `Service`.
+/// Options: `codec` is `json`, `msgpack` or `proto`; `names=short` calls `package.Service` as `Service`; `network=http` begins
+/// with the CONNECT that servers on rpcx's network of this name want.
 #[derive(Debug, Default)]
 pub(super) struct Rpcx {
     codec: Option<Codec>,
     short_names: bool,
+    over_http: bool,
 }
 
 /// In the list of [`wires`](super).
@@ -26,6 +28,9 @@ impl Foreign for Rpcx {
             ("names", "full") => self.short_names = false,
             ("names", "short") => self.short_names = true,
             ("names", _) => return Err("full or short"),
+            ("network", "http") => self.over_http = true,
+            ("network", "tcp" | "unix") => self.over_http = false,
+            ("network", _) => return Err("http, tcp or unix"),
             _ => return Ok(false),
         }
         Ok(true)
@@ -41,6 +46,7 @@ impl Foreign for Rpcx {
     }
 
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        Box::new(Client::new(limits.wire()).with_short_names(self.short_names))
+        let client = Client::new(limits.wire()).with_short_names(self.short_names);
+        Box::new(client.over_http(self.over_http))
     }
 }
