@@ -183,6 +183,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Browser),
     },
     Step {
+        name: "interop-rpcx",
+        about: "rpcx in both directions: every codec, compression, metadata, errors, heartbeats, on each network",
+        check: |run| suites::rpcx(run),
+    },
+    Step {
         name: "interop-tls",
         about: "grpcio, grpcurl, curl and OpenSSL inside TLS, and a reload",
         check: |run| interop::run(run, Suite::Tls),

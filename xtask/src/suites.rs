@@ -2,6 +2,7 @@
 //! those suites call, and with the clients of `interop/conformance-client`.
 
 mod h2spec;
+mod rpcx;
 mod tools;
 
 use std::path::PathBuf;
@@ -103,6 +104,11 @@ pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
 /// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
 pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
+}
+
+/// rpcx in both directions: its Go client to our server, and our client to its Go server.
+pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
 }
 
 /// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.

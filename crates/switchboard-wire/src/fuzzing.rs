@@ -7,12 +7,14 @@ mod choices;
 mod conversation;
 mod jsonrpc;
 mod machines;
+mod rpcx;
 mod websocket;
 
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use jsonrpc::jsonrpc_input;
 pub use machines::{client_input, server_input};
+pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use websocket::{websocket_conversation, websocket_input};
 
 use crate::{

@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::native;
+use crate::{native, rpcx};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -31,6 +31,8 @@ pub enum Protocol {
     JsonRpc,
     /// The native wire.
     Native,
+    /// rpcx.
+    Rpcx,
     /// TLS, with one of the others inside.
     Tls,
 }
@@ -43,6 +45,7 @@ impl Protocol {
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
+            Protocol::Rpcx => "rpcx",
             Protocol::Tls => "tls",
         }
     }
@@ -60,12 +63,13 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 5] = [
+const ENTRIES: [Entry; 6] = [
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
+    (Protocol::Rpcx, is_rpcx),
 ];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
@@ -107,6 +111,12 @@ fn is_http1(prefix: &[u8]) -> Verdict {
     match prefix.get(token) {
         _ if token > 16 => Verdict::No,
         None => Verdict::More,
+        // A request to a proxy names a host; one with a path is of rpcx.
+        Some(b' ') if &prefix[..token] == b"CONNECT" => match prefix.get(token + 1) {
+            None => Verdict::More,
+            Some(b'/') => Verdict::No,
+            Some(_) => Verdict::Yes,
+        },
         Some(b' ') if token > 0 && &prefix[..token] != b"PRI" => Verdict::Yes,
         Some(_) => Verdict::No,
     }
@@ -118,6 +128,14 @@ fn is_jsonrpc(prefix: &[u8]) -> Verdict {
         None => Verdict::More,
         Some(b'{' | b'[') => Verdict::Yes,
         Some(_) => Verdict::No,
+    }
+}
+
+/// A frame, or the request after which frames follow.
+fn is_rpcx(prefix: &[u8]) -> Verdict {
+    match prefix.first() {
+        Some(&rpcx::MAGIC) => Verdict::Yes,
+        _ => starts(prefix, b"CONNECT /"),
     }
 }
 
@@ -136,7 +154,7 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 7] = [
+        let cases: [(&[u8], Protocol); 10] = [
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
@@ -144,6 +162,9 @@ mod tests {
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
             (b"{\"jsonrpc\"", Protocol::JsonRpc),
             (b" \r\n\t[", Protocol::JsonRpc),
+            (b"\x08\0\0\x10", Protocol::Rpcx),
+            (b"CONNECT /_rpcx_ HTTP/1.0\n\n", Protocol::Rpcx),
+            (b"CONNECT example.org:80 HTTP/1.1\r\n", Protocol::Http1),
         ];
         for (bytes, protocol) in cases {
             let first =

@@ -28,11 +28,13 @@ pub enum Codec {
     Json = 2,
     /// postcard, for serde types between Rust programs.
     Postcard = 3,
+    /// MessagePack, with structures as maps by the names of their fields.
+    MsgPack = 4,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 3] = [Codec::Proto, Codec::Json, Codec::Postcard];
+    pub const ALL: [Codec; 4] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack];
 
     /// The codec with this number.
     #[inline]
@@ -41,6 +43,7 @@ impl Codec {
             1 => Some(Codec::Proto),
             2 => Some(Codec::Json),
             3 => Some(Codec::Postcard),
+            4 => Some(Codec::MsgPack),
             _ => None,
         }
     }
@@ -51,6 +54,7 @@ impl Codec {
             Codec::Proto => "proto",
             Codec::Json => "json",
             Codec::Postcard => "postcard",
+            Codec::MsgPack => "msgpack",
         }
     }
 }

@@ -38,6 +38,21 @@ fn jsonrpc_takes_any_bytes() {
 }
 
 #[test]
+fn rpcx_server_takes_any_bytes() {
+    check(fuzzing::rpcx_server_input);
+}
+
+#[test]
+fn rpcx_client_takes_any_bytes() {
+    check(fuzzing::rpcx_client_input);
+}
+
+#[test]
+fn what_one_machine_of_rpcx_says_the_other_hears() {
+    check(fuzzing::rpcx_conversation);
+}
+
+#[test]
 fn websocket_takes_any_bytes() {
     check(fuzzing::websocket_input);
 }

@@ -8,6 +8,7 @@ pub mod serde;
 mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
+mod msgpack;
 mod payload;
 #[cfg(feature = "proto")]
 mod segments;

@@ -142,6 +142,7 @@ impl<W: ServerWire> Connection<W> {
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
             wire => (wire, Carrier::Native),
         };
         // What the sniffer read.

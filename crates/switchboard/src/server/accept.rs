@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    jsonrpc, native,
+    jsonrpc, native, rpcx,
     sniff::{self, Protocol, Sniffed},
 };
 #[cfg(feature = "tls")]
@@ -176,6 +176,15 @@ async fn serve(
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(Connection::new(accepted, wire)).await;
         }
+        Protocol::Rpcx => {
+            let settings = resolved.limits.clone();
+            let Begun { io, first: input, mut peer, .. } = begun;
+            peer.wire = "rpcx";
+            let wire = rpcx::Server::new(settings.wire(), shared.table.clone())
+                .taking(shared.compression.encodings());
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
+            Box::pin(Connection::new(accepted, wire)).await;
+        }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             let settings = resolved.limits.clone();
@@ -195,6 +204,7 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
         Protocol::Native => Some(Carrier::Native),
+        Protocol::Rpcx => Some(Carrier::Rpcx),
         _ => None,
     }
 }
