@@ -279,9 +279,9 @@ impl Command<'_> {
             ("list" | "describe", Some(name)) => {
                 Ok(name.split_once('/').map_or(name.as_str(), |(service, _)| service))
             }
-            (verb @ ("list" | "describe"), None) => {
-                Err(format!("a registry knows servers by their services: name one, as in `{verb} demo.v1.Greeter`"))
-            }
+            (verb @ ("list" | "describe"), None) => Err(format!(
+                "a registry knows servers by their services: name one, as in `{verb} demo.v1.Greeter`"
+            )),
             (method, _) => names::split_method(method).map(|(service, _)| service),
         }
     }

@@ -39,8 +39,7 @@ impl Fleet {
         let found = switchboard_registry::connect(&registry).unwrap();
         let watch = found.watch(GREETER);
         let channel = Channel::fleet(found, GREETER).connect().await.unwrap();
-        let fleet =
-            Fleet { servers, home: Some(home), registry, channel, watch, slowest: Duration::ZERO };
+        let fleet = Fleet { servers, home: Some(home), registry, channel, watch, slowest: Duration::ZERO };
         fleet.all_up("at the start").await;
         fleet
     }

@@ -34,8 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 struct Running {
     /// The number of its endpoint.
     endpoint: u64,
-    attempt: Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>,
+    attempt: Attempt,
 }
+
+type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
 
 /// Sends a unary call and waits for its answer, at as many endpoints as it takes.
 pub(in super::super) async fn unary(
