@@ -143,7 +143,7 @@ impl Service for Work {
 impl Work {
     /// Does what the request asks for: its effect first, then it takes its time.
     async fn work(&self, ask: &Ask) -> Result<()> {
-        let luck = mix(ask.request ^ self.life << 40 ^ crate::clock::now_ns() / 1_000_000);
+        let luck = mix(ask.request ^ (self.life << 40) ^ (crate::clock::now_ns() / 1_000_000));
         if luck % 100 < ask.fails {
             let pause = Duration::from_millis(luck % 30);
             match luck >> 32 & 7 {
