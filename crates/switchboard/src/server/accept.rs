@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    jsonrpc, native,
+    baidu, jsonrpc, native,
     sniff::{self, Protocol, Sniffed},
 };
 #[cfg(feature = "tls")]
@@ -167,6 +167,15 @@ async fn serve(
                 Some(age) => Box::pin(until_old(connection, age, grace, &retire)).await,
             }
         }
+        Protocol::BaiduStd => {
+            let settings = resolved.limits.clone();
+            let Begun { io, first: input, mut peer, .. } = begun;
+            peer.wire = "baidu_std";
+            let wire = baidu::Server::new(settings.wire(), shared.table.clone())
+                .taking(shared.compression.encodings());
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
+            Box::pin(Connection::new(accepted, wire)).await;
+        }
         Protocol::JsonRpc => {
             let settings = resolved.limits.clone();
             let Begun { io, first: input, mut peer, .. } = begun;
@@ -190,6 +199,7 @@ async fn serve(
 /// What connections are counted by; none for those that are turned away.
 fn carrier(protocol: Protocol) -> Option<Carrier> {
     match protocol {
+        Protocol::BaiduStd => Some(Carrier::BaiduStd),
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
