@@ -3,6 +3,8 @@
 //! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
 //! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
 
+mod java;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,6 +36,8 @@ pub(crate) enum Peer {
     Grpcui,
     Grpcurl,
     H2spec,
+    /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
+    Jprotobuf,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
@@ -44,7 +48,7 @@ pub(crate) enum Peer {
     ZooKeeper,
 }
 
-const ALL: [Peer; 18] = [
+const ALL: [Peer; 19] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -58,6 +62,7 @@ const ALL: [Peer; 18] = [
     Peer::Grpcui,
     Peer::Grpcurl,
     Peer::H2spec,
+    Peer::Jprotobuf,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
@@ -74,6 +79,8 @@ pub(crate) struct Peers {
     requirements: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
+    /// The Java programs and what they need.
+    baidu: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
 }
 
@@ -83,6 +90,7 @@ impl Peers {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
+            baidu: workspace.root.join("interop/baidu"),
             known: RefCell::default(),
         }
     }
@@ -116,6 +124,7 @@ impl Peers {
             Peer::Curl => curl(),
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
+            Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
             Peer::Valgrind => valgrind(),
@@ -256,6 +265,7 @@ impl Peer {
             Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
+            Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",

@@ -1,6 +1,7 @@
 //! Runs whole foreign test suites: against the servers of `interop/conformance`, which implement the services that
 //! those suites call, and with the clients of `interop/conformance-client`.
 
+mod baidu;
 mod h2spec;
 mod tools;
 
@@ -103,6 +104,11 @@ pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
 /// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
 pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
+}
+
+/// baidu_std with Java programs: their client and our server, then the other way round.
+pub(crate) fn baidu(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Jprotobuf, |java| baidu::check(run, &java))
 }
 
 /// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.

@@ -178,7 +178,7 @@ async fn attachments_go_both_ways_and_nowhere_else() {
     let local = Channel::local(Files);
     let reply = turn(&local, "file").attachment("abc").await.unwrap();
     assert_eq!(reply.attachment().unwrap(), "cba");
-    for options in ["", "?wire=connect", "?wire=grpc", "?wire=jsonrpc"] {
+    for options in ["", "?wire=connect", "?wire=grpc"] {
         let other = Channel::connect(&format!("{}{options}", running.url())).await.unwrap();
         let status = turn(&other, "file").attachment("abc").await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
@@ -206,7 +206,7 @@ async fn large_messages_are_compressed_both_ways() {
 
 #[tokio::test]
 async fn callers_are_known_by_their_credentials() {
-    let tokens = Tokens::new().token("s3cret", "ali");
+    let tokens = Tokens::default().token("s3cret", switchboard::Caller::new("ali"));
     let (running, _) = start(Server::new().auth(tokens)).await;
     let open = channel(&running, "").await;
     let status = turn(&open, "x").await.unwrap_err();
