@@ -21,7 +21,6 @@ pub async fn run(address: &str) -> Result<usize> {
     check("full name", says(&full, "abc").await);
     check("short name", says(&short, "abc").await);
     check("checksums are ignored", says(&client(address, "&checksum=crc32c").await?, "abc").await);
-    check("empty request", says(&full, "").await);
     check("large message", says(&full, &"x".repeat(3_000_000)).await);
     check("gzip", gzip(&full).await);
     check("attachments", attachments(&short).await);
@@ -85,6 +84,9 @@ async fn errors(client: &EchoClient) -> Result<()> {
     let number = status.metadata().text("baidu-error-code").unwrap_or_default();
     expect(number == "2001" && status.code() == Code::Internal, || format!("{number} {status}"))?;
     expect(status.message().contains("no such thing"), || status.to_string())?;
+    // A message of no bytes is no argument to this library.
+    let status = failure(client.echo(request("")).await)?;
+    expect(status.message().contains("wrong number of arguments"), || status.to_string())?;
     says(client, "after").await
 }
 

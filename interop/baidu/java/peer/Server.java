@@ -5,9 +5,9 @@ import com.baidu.jprotobuf.pbrpc.ServerAuthenticationDataHandler;
 import com.baidu.jprotobuf.pbrpc.transport.RpcServer;
 import com.baidu.jprotobuf.pbrpc.transport.RpcServerOptions;
 import com.baidu.jprotobuf.pbrpc.utils.LogIdThreadLocalHolder;
-import io.netty.channel.Channel;
-import java.lang.reflect.Field;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 
 /** Serves on a free port until it is ended; prints {@code listening on 127.0.0.1:PORT}. */
@@ -57,21 +57,18 @@ public final class Server {
         RpcServer server = new RpcServer(new RpcServerOptions());
         server.registerService(new Full());
         server.registerService(new Short());
-        server.startSync(new InetSocketAddress("127.0.0.1", 0));
-        System.out.println("listening on 127.0.0.1:" + port(server));
+        int port = freePort();
+        server.startSync(new InetSocketAddress("127.0.0.1", port));
+        System.out.println("listening on 127.0.0.1:" + port);
         System.out.flush();
         // Whoever started this ends it.
         Thread.currentThread().join();
     }
 
-    /** The port that the system chose, which the library knows and does not tell. */
-    private static int port(RpcServer server) throws Exception {
-        Field field = RpcServer.class.getDeclaredField("channel");
-        field.setAccessible(true);
-        // It is set by a listener, soon after the start.
-        while (field.get(server) == null) {
-            Thread.sleep(10);
+    /** One that the system chose: the library takes port 0 and does not tell which it got. */
+    private static int freePort() throws Exception {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
         }
-        return ((InetSocketAddress) ((Channel) field.get(server)).localAddress()).getPort();
     }
 }
