@@ -1,5 +1,6 @@
 //! The `switchboard` binary.
 
+mod announce;
 mod bench;
 mod call;
 mod config;

@@ -45,8 +45,9 @@ pub(super) async fn run(
     let resolved = Arc::new(resolved);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             _ = stopped.changed() => return,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((pipe, address, socket)) => {
