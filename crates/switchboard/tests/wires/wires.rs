@@ -32,7 +32,7 @@ enum Way {
 }
 
 /// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: [(&str, &str, &str); 16] = [
+const CHANNELS: [(&str, &str, &str); 19] = [
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
     ("native over WebSocket, compressed", "native", "ws?deflate=true"),
@@ -49,6 +49,9 @@ const CHANNELS: [(&str, &str, &str); 16] = [
     ("channel on JSON-RPC over POST on HTTP/2", "jsonrpc", "?wire=jsonrpc&http=2&path=/rpc"),
     ("channel on JSON-RPC over WebSocket", "jsonrpc", "ws?wire=jsonrpc"),
     ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
+    ("rpcx", "rpcx", "?wire=rpcx"),
+    ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
+    ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
 ];
 
 pub(crate) async fn all() -> Vec<Wire> {
