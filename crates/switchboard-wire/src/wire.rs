@@ -77,11 +77,16 @@ pub enum Encoding {
     Zstd = 2,
     /// RFC 1950, what HTTP calls `deflate`.
     Deflate = 3,
+    /// The raw format of Snappy, without framing.
+    Snappy = 4,
+    /// A block of LZ4 behind its length before compression, in 4 bytes.
+    Lz4 = 5,
 }
 
 impl Encoding {
     /// Every way of compression, in the order of the numbers; `Identity` is none.
-    pub const ALL: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate];
+    pub const ALL: [Encoding; 5] =
+        [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate, Encoding::Snappy, Encoding::Lz4];
 
     /// The encoding with this number.
     pub fn from_number(number: u8) -> Option<Encoding> {
@@ -90,6 +95,8 @@ impl Encoding {
             1 => Some(Encoding::Gzip),
             2 => Some(Encoding::Zstd),
             3 => Some(Encoding::Deflate),
+            4 => Some(Encoding::Snappy),
+            5 => Some(Encoding::Lz4),
             _ => None,
         }
     }
@@ -101,6 +108,8 @@ impl Encoding {
             Encoding::Gzip => "gzip",
             Encoding::Zstd => "zstd",
             Encoding::Deflate => "deflate",
+            Encoding::Snappy => "snappy",
+            Encoding::Lz4 => "lz4",
         }
     }
 }
@@ -117,7 +126,7 @@ pub struct Encodings(pub u32);
 
 impl Encodings {
     /// Everything that this version of the wire has a number for.
-    pub const ALL: Encodings = Encodings(0b1110);
+    pub const ALL: Encodings = Encodings(0b11_1110);
     /// Plain messages alone.
     pub const NONE: Encodings = Encodings(0);
 

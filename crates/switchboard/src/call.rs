@@ -376,7 +376,7 @@ impl Cx {
 
     /// Time that is left; zero when it is over, none without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline().map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
     }
 
     /// Who calls.

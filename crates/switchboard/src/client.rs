@@ -153,6 +153,16 @@ impl Channel {
         }
     }
 
+    /// What is held for calls, to be nothing when there is none.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> Vec<(&'static str, usize)> {
+        match &*self.0 {
+            Way::Fleet(fleet) => fleet.left(),
+            Way::Remote(pool) => pool.left(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.
     pub fn codec(&self, preferred: Codec) -> Codec {
         match &*self.0 {
@@ -345,7 +355,7 @@ impl Begin {
     #[cfg(feature = "http")]
     fn deadline_if_any(&self) -> Option<Instant> {
         let any = self.timeout.is_some() || context::deadline().is_some();
-        if any { self.deadline(Instant::now()) } else { None }
+        if any { self.deadline(crate::clock::now()) } else { None }
     }
 
     /// Time that the call has from now on; the clock is only read when a deadline is inherited.
@@ -354,7 +364,7 @@ impl Begin {
         match context::deadline() {
             None => self.timeout,
             Some(inherited) => {
-                let left = inherited.saturating_duration_since(Instant::now());
+                let left = inherited.saturating_duration_since(crate::clock::now());
                 Some(self.timeout.map_or(left, |own| own.min(left)))
             }
         }

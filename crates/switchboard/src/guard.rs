@@ -36,7 +36,7 @@ use crate::{
 };
 use access::Check;
 use concurrency::Limiter;
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// The guards and layers of one service.
 pub(crate) struct Chain {
@@ -205,7 +205,7 @@ impl Chain {
 
 /// A call that had to wait may be late before it begins.
 fn check_deadline(call: &Call) -> Result<()> {
-    match call.cx().deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+    match call.cx().deadline().is_some_and(|deadline| deadline <= crate::clock::now()) {
         true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
         false => Ok(()),
     }

@@ -173,6 +173,7 @@ fn failed<T>(outcome: Result<T, Status>) -> Result<Status, String> {
     outcome.err().ok_or_else(|| "it did not fail".to_owned())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn text(status: Status) -> String {
     status.to_string()
 }

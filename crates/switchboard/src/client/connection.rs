@@ -136,7 +136,7 @@ impl Connection {
             compression_bytes_min: options.compression.bytes_min,
             message_bytes_max: limits.message_bytes_max,
         });
-        let now = Instant::now();
+        let now = crate::clock::now();
         let task = Task {
             connection: connection.clone(),
             io,
@@ -615,7 +615,7 @@ impl Task {
             inner.task = Some(cx.waker().clone());
         }
         if self.alarm.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
-            let now = Instant::now();
+            let now = crate::clock::now();
             inner.stamp(now);
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
@@ -694,7 +694,7 @@ impl Task {
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
-        self.last_read = Instant::now();
+        self.last_read = crate::clock::now();
         self.heard = true;
         runtime::traffic(self.last_read);
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
@@ -780,6 +780,10 @@ impl Future for Task {
             // TLS and WebSockets say that they end. One try: nobody waits for the answer.
             let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
+            // Calls whose deadline passed in this very turn.
+            for waker in this.wake.drain(..) {
+                waker.wake();
+            }
             if this.heard { Ended::Heard } else { Ended::Unheard(end) }
         })
     }

@@ -139,6 +139,11 @@ impl Fleet {
         &self.shared
     }
 
+    #[cfg(test)]
+    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
+        self.shared.set().members.iter().flat_map(|member| member.link.channel.left()).collect()
+    }
+
     /// Connects to all members and waits for the first.
     pub(super) async fn connect(&self) -> Result<()> {
         // Each try ends with the connect timeout, and the wait with the last of the first tries.
@@ -260,7 +265,7 @@ impl Shared {
     /// # Errors
     /// Why none is, once all have been tried; at the deadline, that there is none yet.
     async fn somebody(self: &Arc<Self>, deadline: Option<Instant>) -> Result<()> {
-        let asked_at = Instant::now();
+        let asked_at = crate::clock::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // From here on nothing is missed.

@@ -17,7 +17,6 @@ use std::{
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
-    time::Instant,
 };
 
 /// Requests that a sender may queue before the connection takes them.
@@ -73,7 +72,7 @@ impl Begin {
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;
             }
             Some(Way::Local(way)) => {
-                let deadline = self.deadline(Instant::now());
+                let deadline = self.deadline(crate::clock::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),
                     (None, outbound) => {
@@ -109,7 +108,7 @@ impl Begin {
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
     ) -> Result<Begun> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };

@@ -22,7 +22,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
 };
 use switchboard_wire::wire::{CallId, Encoding};
 
@@ -389,14 +388,14 @@ impl Begin {
         request: &Bytes,
         waker: &Waker,
     ) -> Result<(CallId, Packing)> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         Ok((connection.unary(&request, &bytes, waker)?, packing))
     }
 
     fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         connection.oneway(&request, &bytes)
@@ -412,7 +411,7 @@ impl Begin {
         let Way::Remote(pool) = &*channel.0 else {
             return Err(Status::internal("only native channels have native connections"));
         };
-        let deadline = self.deadline(Instant::now());
+        let deadline = self.deadline(crate::clock::now());
         match deadline {
             Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {

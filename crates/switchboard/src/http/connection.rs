@@ -28,7 +28,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -353,7 +353,7 @@ impl AsyncRead for Prefixed {
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
             let bytes = into.filled().len() - before;
             if bytes > 0 {
-                runtime::traffic(Instant::now());
+                runtime::traffic(crate::clock::now());
                 self.count_received(bytes);
             }
         } else {

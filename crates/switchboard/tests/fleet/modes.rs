@@ -135,6 +135,18 @@ async fn hedge_answers_for_a_server_that_hangs_and_cancels_there() {
 }
 
 #[tokio::test]
+async fn hedge_goes_to_another_server_whatever_the_balancer_would_choose() {
+    let nodes = nodes(2).await;
+    // Every call has the same key.
+    let channel = channel(&nodes, "?balance=ketama&hash=request&hedge=5ms&budget=1000").await;
+    let owner = read(&channel).await.unwrap();
+    let other = nodes.iter().find(|node| node.flaky_name() != *owner).unwrap();
+    nodes.iter().find(|node| node.flaky_name() == *owner).unwrap().set(Mood::Hangs);
+    let reply = soon(async { read(&channel).await }).await.unwrap();
+    assert_eq!((&*reply, reply.attempts()), (&other.flaky_name(), 2));
+}
+
+#[tokio::test]
 async fn breaker_keeps_calls_of_the_method_away() {
     let nodes = nodes(2).await;
     let channel = channel(&nodes, "?balance=round_robin&breaker=3&eject=0&budget=1000").await;

@@ -107,7 +107,7 @@ impl Shared {
             _ if elsewhere && status.origin() != Origin::Peer => Duration::ZERO,
             _ => pause(tries.counted.saturating_sub(1), BACKOFF_MAX),
         };
-        let in_time = tries.deadline.is_none_or(|deadline| Instant::now() + pause < deadline);
+        let in_time = tries.deadline.is_none_or(|deadline| crate::clock::now() + pause < deadline);
         let can_wait = pause.is_zero() || tokio::runtime::Handle::try_current().is_ok();
         (in_time && can_wait).then_some(pause)
     }
