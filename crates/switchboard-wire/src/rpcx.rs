@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Bits of byte 2: 80 response, 40 heartbeat, 20 one-way, 1C compression (0 none, 1 gzip), 03 status (1 error). Metadata is
-//! a row of names and values, each its length as u32 and its bytes; of one that is repeated the last counts. There is no
-//! handshake; calls of a connection are answered in any order.
+//! a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that is repeated, here
+//! all are kept. There is no handshake; calls of a connection are answered in any order.
 //!
 //! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the answer
 //! `HTTP/1.0 200 Connected to rpcx`, two line feeds.
@@ -37,6 +37,7 @@
 //! | a method that is not there | `rpcx: can't find method NAME` | `x-status: 12` |
 //! | any other code | `not_found: no such post` | `x-status: 5` |
 //! | retry is safe, or after a pause | | `x-retry: safe`, or the milliseconds |
+//! | its details | | `x-status-details-bin`: type names and messages, each after its length |
 //! | its metadata | | as it is |
 //!
 //! Errors of other servers have no code: the texts of the first two are `Unimplemented`, those that Go gives to an expired

@@ -27,3 +27,7 @@ struct Limits;
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
+
+#[cfg(all(feature = "http", feature = "macros"))]
+#[doc = include_str!("../../../docs/wires/rpcx.md")]
+struct WireRpcx;

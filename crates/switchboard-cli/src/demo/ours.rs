@@ -21,6 +21,8 @@ pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String
         ("native, WebSocket", format!("ws://{address}/"), &ALL[..]),
         ("native, in process", memory.to_owned(), &KINDS[..]),
         ("baidu_std, TCP", format!("tcp://{address}?wire=baidu_std"), &UNARY[..]),
+        ("rpcx proto, TCP", format!("tcp://{address}?wire=rpcx"), &UNARY[..]),
+        ("rpcx MessagePack, TCP", format!("tcp://{address}?wire=rpcx&codec=msgpack"), &UNARY[..]),
     ] {
         let channel = Channel::connect(&url).await.map_err(|status| format!("connect to {url}: {status}"))?;
         let ours = Ours {

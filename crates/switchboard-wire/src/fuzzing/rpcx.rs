@@ -107,7 +107,7 @@ pub fn rpcx_conversation(data: &[u8]) {
         let encoding = if compressed { Encoding::Gzip } else { Encoding::Identity };
         let milliseconds = choices.one_in(2).then(|| 1 + u64::from(choices.short()));
         let timeout = milliseconds.map(Duration::from_millis);
-        let metadata = single(&choices.metadata(4));
+        let metadata = choices.metadata(4);
         let message = Bytes::copy_from_slice(choices.bytes(20));
         let oneway = choices.one_in(4);
         let method = u16::from(choices.byte() % 2);
@@ -144,7 +144,7 @@ pub fn rpcx_conversation(data: &[u8]) {
     }
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
-        let (metadata, message) = (single(&choices.metadata(4)), Bytes::copy_from_slice(choices.bytes(20)));
+        let (metadata, message) = (choices.metadata(4), Bytes::copy_from_slice(choices.bytes(20)));
         let expected = match choices.byte() % 4 {
             0 => {
                 let code = Code::from_number(1 + u16::from(choices.byte() % 16));
@@ -186,16 +186,6 @@ pub fn rpcx_conversation(data: &[u8]) {
         }
         assert_eq!((end, heard), (Some(expected), metadata));
     }
-}
-
-/// Of names that repeat the last counts; those of the protocol are not the application's.
-fn single(metadata: &Metadata) -> Metadata {
-    let mut single = Metadata::new();
-    for (name, value) in metadata.iter() {
-        single.remove(name);
-        single.insert(name, value.clone()).expect("it is valid already");
-    }
-    single
 }
 
 fn plain(Opened { id, method, codec, timeout, first }: Opened) -> ServerEvent {

@@ -1,7 +1,8 @@
 //! A status in the error form of rpcx, and back.
 
-use super::metadata::Block;
+use super::metadata::{Block, Entries};
 use crate::{Code, Metadata, Origin, Retry, Status};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// The text of an error. Without it clients in Go take an error for a success.
@@ -10,6 +11,8 @@ pub(super) const ERROR: &str = "__rpcx_error__";
 const STATUS: &str = "x-status";
 /// Whether to try again, for the same.
 const RETRY: &str = "x-retry";
+/// Its details, for the same: a block of type names and encoded messages.
+const DETAILS: &str = "x-status-details-bin";
 /// Longer texts are cut, in bytes: the receiver has a limit for all metadata.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
@@ -18,6 +21,7 @@ pub(super) struct Written {
     text: String,
     code: String,
     retry: Option<String>,
+    details: Vec<u8>,
 }
 
 impl Written {
@@ -33,7 +37,13 @@ impl Written {
             Retry::After(pause) => Some(pause.as_millis().to_string()),
             Retry::IfIdempotent | Retry::No => None,
         };
-        Written { text, code: code.number().to_string(), retry }
+        let mut details = Vec::new();
+        let parts = status.details().iter().flat_map(|detail| [detail.type_name.as_bytes(), &detail.value]);
+        for part in parts {
+            details.extend_from_slice(&(part.len() as u32).to_be_bytes());
+            details.extend_from_slice(part);
+        }
+        Written { text, code: code.number().to_string(), retry, details }
     }
 
     pub(super) fn block<'a>(&'a self, status: &'a Status) -> Block<'a> {
@@ -42,6 +52,9 @@ impl Written {
         block.entry(STATUS, self.code.as_bytes());
         if let Some(retry) = &self.retry {
             block.entry(RETRY, retry.as_bytes());
+        }
+        if !self.details.is_empty() {
+            block.entry(DETAILS, &self.details);
         }
         block.list(status.metadata());
         block
@@ -80,14 +93,19 @@ pub(super) fn status(mut metadata: Metadata) -> Status {
         Some(pause) => pause.parse().map_or(Retry::No, |pause| Retry::After(Duration::from_millis(pause))),
         None => Retry::No,
     };
-    let status = match code {
+    let mut status = match code {
         Some(code) => {
             let message = text.strip_prefix(code.name()).and_then(|rest| rest.strip_prefix(": "));
             Status::new(code, message.unwrap_or(&text)).with_retry(retry)
         }
         None => Status::new(code_of(&text), text),
     };
-    for name in [ERROR, "__rpcx_error__-bin", STATUS, RETRY] {
+    for detail in Entries(metadata.value(DETAILS).map_or(&[], |block| &block[..])) {
+        // What is cut short is no reason to lose the status.
+        let Ok((name, value)) = detail else { break };
+        status = status.with_detail(String::from_utf8_lossy(name), Bytes::copy_from_slice(value));
+    }
+    for name in [ERROR, "__rpcx_error__-bin", STATUS, RETRY, DETAILS] {
         metadata.remove(name);
     }
     status.with_metadata(metadata).with_origin(Origin::Peer)

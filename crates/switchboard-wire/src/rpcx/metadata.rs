@@ -46,6 +46,7 @@ pub(super) fn request(block: &[u8], limits: &Limits) -> Result<Request, Unreadab
     if let Some(value) = auth.filter(|value| !value.is_empty()) {
         let scheme = if value.contains(&b' ') { "" } else { BEARER };
         let value = [scheme.as_bytes(), value].concat();
+        request.metadata.remove(AUTHORIZATION);
         insert(&mut request.metadata, AUTHORIZATION.as_bytes(), &value);
         check_count(&request.metadata, limits)?;
     }
@@ -81,14 +82,13 @@ fn timeout_of(value: &[u8]) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
 }
 
-/// Adds an entry in place of others of its name; what has no place here is left out.
+/// Adds an entry; what has no place here is left out.
 fn insert(metadata: &mut Metadata, name: &[u8], value: &[u8]) {
     let Ok(name) = str::from_utf8(name) else { return };
     let mut name = name.to_ascii_lowercase();
     if !name.ends_with("-bin") && !value.iter().all(|byte| (0x20..0x7F).contains(byte)) {
         name.push_str("-bin");
     }
-    metadata.remove(&name);
     // An error is a name of characters that have no place here.
     let _ = metadata.insert(&name, Bytes::copy_from_slice(value));
 }
@@ -119,7 +119,7 @@ pub(super) fn too_large(bytes: usize, limits: &Limits) -> Status {
 }
 
 /// Names and values of a block.
-struct Entries<'a>(&'a [u8]);
+pub(super) struct Entries<'a>(pub(super) &'a [u8]);
 
 impl<'a> Entries<'a> {
     fn text(&mut self) -> Option<&'a [u8]> {

@@ -184,7 +184,12 @@ fn metadata_is_renamed_and_time_is_read() {
     let told: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
     assert_eq!(
         told,
-        [("a-key", &b"two"[..]), ("ort-bin", "Köln".as_bytes()), ("authorization", b"Bearer secret")]
+        [
+            ("a-key", &b"one"[..]),
+            ("a-key", b"two"),
+            ("ort-bin", "Köln".as_bytes()),
+            ("authorization", b"Bearer secret")
+        ]
     );
     for (text, expected) in [("1500", Some(1500)), ("0", Some(0)), ("-20", Some(0)), ("soon", None)] {
         let head = call(&[("__ServerTimeout", text)]);
@@ -310,7 +315,10 @@ fn statuses_survive_the_wire() {
     metadata.insert("detail", "d").unwrap();
     let long = "é".repeat(4000);
     for status in [
-        Status::not_found("no such post").with_metadata(metadata.clone()),
+        Status::not_found("no such post")
+            .with_metadata(metadata.clone())
+            .with_detail("test.Why", &b"\xFF"[..])
+            .with_detail("", &b""[..]),
         Status::unknown("as Go says it"),
         Status::unavailable("later").with_retry(Retry::After(Duration::from_millis(1200))),
         Status::resource_exhausted("full").with_retry(Retry::Safe),
@@ -323,7 +331,7 @@ fn statuses_survive_the_wire() {
         let mut events = client().events(&side.out.take_all());
         let Some(ClientEvent::End { id: 7, end: Err(back) }) = events.pop() else { panic!("{events:?}") };
         assert_eq!((back.code(), back.retry()), (status.code(), status.retry()));
-        assert_eq!(back.metadata(), status.metadata());
+        assert_eq!((back.metadata(), back.details()), (status.metadata(), status.details()));
         let sent = status.message();
         assert!(back.message() == sent || sent.len() > 4096 && sent.starts_with(back.message()), "{back}");
         assert_eq!(back.origin(), crate::Origin::Peer);

@@ -39,6 +39,12 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "a request is one message and so is its response; streams are frames of another kind",
     ),
     (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
+    (
+        &RPCX,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a frame is a whole call, or the whole answer to one",
+    ),
+    (&RPCX, &[Lack::TrailersApart], "a frame has one list of metadata"),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
@@ -59,6 +65,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 ];
 
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
+const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =
     ["JSON-RPC over POST", "channel on JSON-RPC over POST", "channel on JSON-RPC over POST on HTTP/2"];
