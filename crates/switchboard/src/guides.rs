@@ -27,3 +27,7 @@ struct Limits;
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
+
+#[cfg(all(feature = "macros", feature = "http"))]
+#[doc = include_str!("../../../docs/wires/brpc.md")]
+struct WiresBrpc;

@@ -81,7 +81,8 @@ impl Caller {
         }
         if kind == "write" && !plan.idempotent {
             // The peers surely did not begin, or may have, once.
-            let begun = outcome.err().is_none_or(|status| !matches!(status.retry(), Retry::Safe | Retry::After(_)));
+            let begun =
+                outcome.err().is_none_or(|status| !matches!(status.retry(), Retry::Safe | Retry::After(_)));
             self.journal.at_most(request, u32::from(begun));
         }
         self.journal.ended();

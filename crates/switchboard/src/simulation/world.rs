@@ -115,9 +115,8 @@ impl World {
     /// A channel to all servers, with any options.
     fn channel(&self) -> Channel {
         let urls: Vec<_> = self.nodes.iter().map(|node| format!("memory://{}", node.front)).collect();
-        let balance = [
-            "p2c", "random", "round_robin", "weighted", "least_active", "ketama", "bounded", "jump", "ping",
-        ];
+        let balance =
+            ["p2c", "random", "round_robin", "weighted", "least_active", "ketama", "bounded", "jump", "ping"];
         let fail = ["failover", "failover", "failfast", "failtry", "failbackup"];
         let mut url = format!(
             "{}?balance={}&fail={}&retries={}",
