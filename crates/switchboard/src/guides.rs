@@ -30,4 +30,8 @@ struct Observing;
 
 #[cfg(all(feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]
-struct WireRpcx;
+struct WiresRpcx;
+
+#[cfg(all(feature = "macros", feature = "http"))]
+#[doc = include_str!("../../../docs/wires/brpc.md")]
+struct WiresBrpc;

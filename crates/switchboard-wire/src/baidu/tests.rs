@@ -237,7 +237,7 @@ fn odd_user_fields_are_kept_or_left_out() {
 fn messages_compressed_and_sums_are_of_what_was_sent() {
     let metadata = Metadata::new();
     let mut client = Client::new(Limits::default()).checksums(true);
-    for (encoding, number) in [(Encoding::Gzip, 2), (Encoding::Deflate, 3)] {
+    for (encoding, number) in [(Encoding::Snappy, 1), (Encoding::Gzip, 2), (Encoding::Deflate, 3)] {
         let open = Open { encoding, compressed: true, ..call(&metadata) };
         let bytes = sent(&mut client, open, b"squeezed");
         let mut server = server(Limits::default());
@@ -280,12 +280,17 @@ fn replies_in_another_compression_than_asked_for_are_read() {
         });
         heard(&out.take_all()).pop().unwrap()
     };
-    let ClientEvent::Reply { item, compressed: false, .. } = answer(small, 2) else { panic!() };
-    assert_eq!(item, [7; 5000][..]);
+    let snapped = snap::raw::Encoder::new().compress_vec(&[7; 5000]).unwrap();
+    for (item, number) in [(small, 2), (snapped, 1)] {
+        let ClientEvent::Reply { item, compressed: false, .. } = answer(item, number) else { panic!() };
+        assert_eq!(item, [7; 5000][..]);
+    }
     for (item, number, text) in [
         (bomb, 2, "message_bytes_max"),
         (vec![1], 3, "cannot be decompressed"),
         (vec![1], 4, "compress type 4"),
+        (vec![0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0], 1, "message_bytes_max"),
+        (vec![0x80, 0x80, 0x40, 0], 1, "cannot become"),
     ] {
         let ClientEvent::End { end: Err(status), .. } = answer(item, number) else { panic!() };
         assert!(status.message().contains(text), "{status}");
@@ -343,7 +348,7 @@ fn wrong_frames_are_refused_or_end_the_connection() {
     let cases: [(usize, More, &str, &str); 7] = [
         (3, |meta| proto::put_number(meta, 5, 4), "1003", "an attachment of 4 bytes"),
         (3, |meta| proto::put_number(meta, 5, u64::MAX), "1003", "an attachment of -1 bytes"),
-        (3, |meta| proto::put_number(meta, 3, 1), "1003", "compress type 1"),
+        (3, |meta| proto::put_number(meta, 3, 4), "1003", "compress type 4"),
         (3, |meta| proto::put_number(meta, 3, 77), "1003", "compress type 77"),
         (3, |meta| proto::put_number(meta, 10, 3), "1003", "content type 3"),
         (3, |meta| proto::put_number(meta, 11, 1), "1003", "checksum"),

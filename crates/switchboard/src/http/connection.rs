@@ -230,7 +230,7 @@ impl Front {
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
-        let method = table.find(path);
+        let method = table.find_called(path);
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {

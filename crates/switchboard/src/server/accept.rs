@@ -375,6 +375,7 @@ async fn handshake(
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
+        Some(tls::ALPN_BAIDU_STD) => protocol == Protocol::BaiduStd,
         Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
         Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
         Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,
