@@ -3,6 +3,8 @@
 //! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
 //! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
 
+mod java;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,6 +36,8 @@ pub(crate) enum Peer {
     Grpcui,
     Grpcurl,
     H2spec,
+    /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
+    Jprotobuf,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
@@ -46,7 +50,7 @@ pub(crate) enum Peer {
     ZooKeeper,
 }
 
-const ALL: [Peer; 19] = [
+const ALL: &[Peer] = &[
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -60,6 +64,7 @@ const ALL: [Peer; 19] = [
     Peer::Grpcui,
     Peer::Grpcurl,
     Peer::H2spec,
+    Peer::Jprotobuf,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
@@ -79,6 +84,8 @@ pub(crate) struct Peers {
     interop: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
+    /// The Java programs and what they need.
+    baidu: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
 }
 
@@ -89,6 +96,7 @@ impl Peers {
             requirements: workspace.root.join("interop/python/requirements.txt"),
             interop: workspace.root.join("interop"),
             sources: workspace.root.join("interop/js"),
+            baidu: workspace.root.join("interop/baidu"),
             known: RefCell::default(),
         }
     }
@@ -96,7 +104,7 @@ impl Peers {
     /// Installs what is missing and returns one line for each peer that could not be had.
     pub(crate) fn install_all(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for peer in ALL {
+        for peer in ALL.iter().copied() {
             match self.path(peer) {
                 Ok(path) => println!("{} is {}", peer.name(), path.display()),
                 Err(failure) => missing.push(failure.to_string()),
@@ -122,6 +130,7 @@ impl Peers {
             Peer::Curl => curl(),
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
+            Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
             Peer::Node => self.node(),
             Peer::Python => self.python(),
             Peer::Valgrind => valgrind(),
@@ -281,6 +290,7 @@ impl Peer {
             Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
+            Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",

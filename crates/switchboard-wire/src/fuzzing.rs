@@ -3,6 +3,7 @@
 //! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does
 //! not hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's.
 
+mod baidu;
 mod choices;
 mod conversation;
 mod jsonrpc;
@@ -10,6 +11,7 @@ mod machines;
 mod rpcx;
 mod websocket;
 
+pub use baidu::{baidu_conversation, baidu_input};
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use jsonrpc::jsonrpc_input;
@@ -61,8 +63,8 @@ fn survives(block: &[u8], entries_max: usize) {
 /// When that is not so.
 pub fn sniff(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let starts: [&[u8]; 6] =
-        [b"", b"\xF5SWB\x01", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /", b"PRI * HTTP", b"GET"];
+    let starts: [&[u8]; 7] =
+        [b"", b"\xF5SWB\x01", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /", b"PRI * HTTP", b"GET", b"PRPC"];
     let start = starts[usize::from(choices.byte()) % starts.len()];
     let start = &start[..usize::from(choices.byte()) % (start.len() + 1)];
     let bytes = [start, choices.rest()].concat();

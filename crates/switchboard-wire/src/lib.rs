@@ -7,8 +7,10 @@
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], [`rpcx`].
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
+//! wires of other frameworks: [`baidu`], [`rpcx`].
 
+pub mod baidu;
 mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{native, rpcx};
+use crate::{baidu, native, rpcx};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -23,6 +23,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
+    /// baidu_std, of brpc.
+    BaiduStd,
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
     /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
@@ -41,6 +43,7 @@ impl Protocol {
     /// The name in metrics and messages.
     pub fn name(self) -> &'static str {
         match self {
+            Protocol::BaiduStd => "baidu_std",
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
@@ -63,9 +66,10 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: &[Entry] = &[
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
+    (Protocol::BaiduStd, is_baidu_std),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
@@ -79,7 +83,7 @@ pub fn sniff(prefix: &[u8]) -> Sniffed {
     let mut open = prefix.is_empty();
     for (protocol, entry) in ENTRIES {
         match entry(prefix) {
-            Verdict::Yes => return Sniffed::Protocol(protocol),
+            Verdict::Yes => return Sniffed::Protocol(*protocol),
             Verdict::More => open = true,
             Verdict::No => {}
         }
@@ -99,6 +103,10 @@ fn is_tls(prefix: &[u8]) -> Verdict {
         None if prefix.len() == 2 && starts(prefix, b"\x16\x03") == Verdict::Yes => Verdict::More,
         None => starts(prefix, b"\x16\x03"),
     }
+}
+
+fn is_baidu_std(prefix: &[u8]) -> Verdict {
+    starts(prefix, &baidu::MAGIC)
 }
 
 fn is_http2(prefix: &[u8]) -> Verdict {
@@ -154,9 +162,10 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 10] = [
+        let cases: &[(&[u8], Protocol)] = &[
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
+            (b"PRPC\0\0\0\x20", Protocol::BaiduStd),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
             (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
@@ -169,15 +178,22 @@ mod tests {
         for (bytes, protocol) in cases {
             let first =
                 (0..=bytes.len()).map(|end| sniff(&bytes[..end])).find(|sniffed| *sniffed != Sniffed::More);
-            assert_eq!(first, Some(Sniffed::Protocol(protocol)));
+            assert_eq!(first, Some(Sniffed::Protocol(*protocol)));
         }
     }
 
     #[test]
     fn other_first_bytes_are_unknown_at_once() {
-        for bytes in
-            [&b"\x16\x03\x05"[..], b"\x16\x04", b"hello ", b"\0", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"]
-        {
+        for bytes in [
+            &b"\x16\x03\x05"[..],
+            b"\x16\x04",
+            b"hello ",
+            b"\0",
+            b" POST",
+            b"PRI * HTTP/1.1\r\n",
+            b"\xF5SWX",
+            b"STRM\0",
+        ] {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }
         assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);

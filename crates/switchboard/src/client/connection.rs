@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
+    call::no_attachments,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -312,6 +313,9 @@ impl Inner {
     ) -> Result<CallId> {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
+        }
+        if request.metadata.attachment().is_some() && !self.wire.carries_attachments() {
+            return Err(no_attachments(self.wire.name()));
         }
         if request.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));

@@ -42,6 +42,13 @@ impl<R> UnaryCall<R> {
         Ok((self.raw.begin, self.raw.request?.into_whole(), self.decode))
     }
 
+    /// Sends these bytes beside the message, which a channel on baidu_std does and one to a service of this process;
+    /// others fail the call with `Unimplemented`.
+    pub fn attachment(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.raw.begin.metadata.set_attachment(bytes);
+        self
+    }
+
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Payload>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
         UnaryCall { raw: Raw::new(begin, request), decode }
@@ -513,6 +520,11 @@ impl<R> Response<R> {
     /// Metadata that came before the message.
     pub fn meta(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Bytes that came beside the message.
+    pub fn attachment(&self) -> Option<&Bytes> {
+        self.metadata.attachment()
     }
 
     /// Metadata that came with the end.

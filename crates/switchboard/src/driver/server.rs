@@ -141,6 +141,7 @@ impl<W: ServerWire> Connection<W> {
         let Accepted { io, input, peer, settings, shared, wakes, shard } = accepted;
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
+            Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
             wire => (wire, Carrier::Native),

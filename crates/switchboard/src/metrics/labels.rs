@@ -3,6 +3,7 @@
 /// The wire that a call came on. Calls inside a WebSocket are counted apart, whatever they are written in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wire {
+    BaiduStd,
     Connect,
     Grpc,
     GrpcWeb,
@@ -14,7 +15,8 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 8] = [
+    pub(crate) const ALL: [Wire; 9] = [
+        Wire::BaiduStd,
         Wire::Connect,
         Wire::Grpc,
         Wire::GrpcWeb,
@@ -28,6 +30,7 @@ impl Wire {
     /// The name in stats, labels and pages; the same as [`Peer::wire`](crate::Peer::wire), but for WebSockets.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
@@ -48,6 +51,7 @@ impl Wire {
 /// What a connection speaks. One that speaks HTTP carries calls of several wires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
+    BaiduStd,
     Http1,
     Http2,
     JsonRpc,
@@ -58,7 +62,8 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 6] = [
+    pub(crate) const ALL: [Carrier; 7] = [
+        Carrier::BaiduStd,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
@@ -69,6 +74,7 @@ impl Carrier {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Carrier::BaiduStd => "baidu_std",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",

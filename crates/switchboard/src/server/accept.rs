@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    jsonrpc, native, rpcx,
+    baidu, jsonrpc, native, rpcx,
     sniff::{self, Protocol, Sniffed},
     wire::ServerWire,
 };
@@ -163,6 +163,11 @@ async fn serve(
             }
         }
         // Other frameworks: boxed, since most connections are native ones.
+        Protocol::BaiduStd => {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| baidu::Server::new(limits, shared.table.clone()).taking(encodings);
+            boxed(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
             boxed(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
@@ -220,6 +225,7 @@ fn boxed<W: ServerWire + Unpin + 'static>(
 /// What connections are counted by; none for those that are turned away.
 fn carrier(protocol: Protocol) -> Option<Carrier> {
     match protocol {
+        Protocol::BaiduStd => Some(Carrier::BaiduStd),
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),

@@ -34,6 +34,12 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
     (
+        &BAIDU_STD,
+        &[Lack::RequestStreams, Lack::ReplyStreams, Lack::StreamsBothWays],
+        "a request is one message and so is its response; streams are frames of another kind",
+    ),
+    (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
+    (
         &RPCX,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
         "a frame is a whole call, or the whole answer to one",
@@ -58,6 +64,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     ),
 ];
 
+const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =
