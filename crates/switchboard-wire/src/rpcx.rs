@@ -6,9 +6,9 @@
 //! 16  service path, service method, metadata, payload: each its length as u32 and its bytes
 //! ```
 //!
-//! Bits of byte 2: 80 response, 40 heartbeat, 20 one-way, 1C compression (0 none, 1 gzip), 03 status (1 error). Metadata
-//! is a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that is repeated,
-//! here all are kept. There is no handshake; calls of a connection are answered in any order.
+//! Bits of byte 2: 80 response, 40 heartbeat, 20 one-way, 1C compression (0 none, 1 gzip), 03 status (1 error).
+//! Metadata is a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that
+//! is repeated, here all are kept. There is no handshake; calls of a connection are answered in any order.
 //!
 //! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the
 //! answer `HTTP/1.0 200 Connected to rpcx`, two line feeds.
