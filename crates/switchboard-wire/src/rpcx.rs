@@ -6,12 +6,12 @@
 //! 16  service path, service method, metadata, payload: each its length as u32 and its bytes
 //! ```
 //!
-//! Bits of byte 2: 80 response, 40 heartbeat, 20 one-way, 1C compression (0 none, 1 gzip), 03 status (1 error). Metadata is
-//! a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that is repeated, here
-//! all are kept. There is no handshake; calls of a connection are answered in any order.
+//! Bits of byte 2: 80 response, 40 heartbeat, 20 one-way, 1C compression (0 none, 1 gzip), 03 status (1 error).
+//! Metadata is a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that
+//! is repeated, here all are kept. There is no handshake; calls of a connection are answered in any order.
 //!
-//! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the answer
-//! `HTTP/1.0 200 Connected to rpcx`, two line feeds.
+//! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the
+//! answer `HTTP/1.0 200 Connected to rpcx`, two line feeds.
 //!
 //! | codec | here |
 //! | --- | --- |
@@ -26,7 +26,10 @@
 //! | `__AUTH` | `authorization`; a value without a scheme is a bearer token |
 //! | `__ServerTimeout` | the deadline, in milliseconds that are left |
 //! | `__rpcx_error__` | the text of a [`Status`](crate::Status), see [`error`](self) below |
-//! | any other name | the same in lower case; one with a value that is no plain ASCII gets `-bin` at its end, and names of other characters than `0-9 a-z _ . -` are left out |
+//! | any other name | the same in lower case |
+//!
+//! A name whose value is no plain ASCII gets `-bin` at its end; names of other characters than `0-9 a-z _ . -` are left
+//! out.
 //!
 //! rpcx has one text for an error and no code. A status is sent as `code: message`, or as the message alone if its code
 //! is `Unknown`, together with what our own clients read:
@@ -40,8 +43,8 @@
 //! | its details | | `x-status-details-bin`: type names and messages, each after its length |
 //! | its metadata | | as it is |
 //!
-//! Errors of other servers have no code: the texts of the first two are `Unimplemented`, those that Go gives to an expired
-//! or canceled context `DeadlineExceeded` and `Canceled`, all others `Unknown`.
+//! Errors of other servers have no code: the texts of the first two are `Unimplemented`, those that Go gives to an
+//! expired or canceled context `DeadlineExceeded` and `Canceled`, all others `Unknown`.
 
 mod client;
 mod connect;

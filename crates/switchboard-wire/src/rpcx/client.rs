@@ -283,7 +283,8 @@ impl ClientWire for Client {
     }
 }
 
-/// The call that a frame answers; none for heartbeats, for what a server says unasked, and for numbers that no call has.
+/// The call that a frame answers; none for heartbeats, for what a server says unasked, and for numbers that no call
+/// has.
 fn answered(header: Header) -> Option<CallId> {
     if !header.has(bit::RESPONSE) || header.has(bit::HEARTBEAT) {
         return None;

@@ -20,8 +20,8 @@ pub(super) struct Request {
     pub(super) timeout: Option<Duration>,
 }
 
-/// A block that is not whole ends the connection, as nothing else in the frame can be believed; one over a limit only its
-/// call.
+/// A block that is not whole ends the connection, as nothing else in the frame can be believed; one over a limit only
+/// its call.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Malformed,
