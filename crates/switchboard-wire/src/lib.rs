@@ -7,7 +7,7 @@
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`].
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], [`thrift`].
 
 mod base64;
 #[cfg(feature = "fuzzing")]
@@ -23,6 +23,7 @@ pub mod native;
 pub mod outbox;
 pub mod sniff;
 pub mod status;
+pub mod thrift;
 pub mod websocket;
 pub mod wire;
 

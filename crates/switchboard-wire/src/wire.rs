@@ -24,11 +24,13 @@ pub enum Codec {
     Json = 2,
     /// postcard, for serde types between Rust programs.
     Postcard = 3,
+    /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
+    Thrift = 5,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 3] = [Codec::Proto, Codec::Json, Codec::Postcard];
+    pub const ALL: [Codec; 4] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::Thrift];
 
     /// The codec with this number.
     #[inline]
@@ -37,6 +39,7 @@ impl Codec {
             1 => Some(Codec::Proto),
             2 => Some(Codec::Json),
             3 => Some(Codec::Postcard),
+            5 => Some(Codec::Thrift),
             _ => None,
         }
     }
@@ -47,6 +50,7 @@ impl Codec {
             Codec::Proto => "proto",
             Codec::Json => "json",
             Codec::Postcard => "postcard",
+            Codec::Thrift => "thrift",
         }
     }
 }
