@@ -5,6 +5,10 @@
 //! the read side is drained. A machine that returns [`Fatal`] is finished: the driver writes what is in the
 //! outbox and closes.
 
+mod client;
+
+pub use client::{ClientWire, Open};
+
 use crate::{Input, Metadata, MethodId, Outbox, Status};
 use bytes::Bytes;
 use std::{fmt, time::Duration};

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 use switchboard_wire::{
     Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, SchemaId, ServiceInfo, Status,
-    native::{Client, Open, Server},
-    wire::{Codec, Encoding, ServerEvent, ServerWire},
+    native::{Client, Server},
+    wire::{ClientWire, Codec, Encoding, Open, ServerEvent, ServerWire},
 };
 
 static GREETER: ServiceInfo = ServiceInfo {

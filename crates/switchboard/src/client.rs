@@ -12,6 +12,7 @@ mod options;
 mod pool;
 mod streaming;
 mod unary;
+mod wires;
 
 pub use fleet::{EndpointStats, FailMode, Receipt};
 pub use options::ChannelBuilder;
@@ -158,7 +159,8 @@ impl Channel {
             #[cfg(feature = "http")]
             Way::Http(http) => http.codec(preferred),
             Way::Fleet(fleet) => fleet.codec(preferred),
-            Way::Local(_) | Way::Remote(_) => preferred,
+            Way::Remote(pool) => pool.options().codec(preferred),
+            Way::Local(_) => preferred,
         }
     }
 

@@ -3,8 +3,8 @@
 use super::{Choices, machines};
 use crate::{
     Input, Limits, Metadata, MethodId, Origin, Outbox, Retry, SchemaId, Status,
-    native::{Client, DEFAULT_WINDOW, Open, Server},
-    wire::{ClientEvent, Codec, Encoding, Encodings, Head, ServerEvent, ServerWire},
+    native::{Client, DEFAULT_WINDOW, Server},
+    wire::{ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, ServerEvent, ServerWire},
 };
 use std::{
     collections::{HashMap, VecDeque},

@@ -4,7 +4,7 @@ use super::Choices;
 use crate::{
     Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
     native::{Client, Server},
-    wire::{ClientEvent, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
     Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, SchemaId, Status,
-    wire::{CallId, ClientEvent, Codec, Encoding, Encodings},
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Encodings, Open},
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -22,54 +22,30 @@ pub struct Client {
     greeted: bool,
 }
 
-/// What a client says of a call before its first message.
-#[derive(Clone, Copy, Debug)]
-pub struct Open<'a> {
-    /// Number that [`Client::method`] gave to the method.
-    pub method: u16,
-    /// How the messages are written.
-    pub codec: Codec,
-    /// Time that is left for the call; rounded up to whole milliseconds.
-    pub timeout: Option<Duration>,
-    /// What the caller adds.
-    pub metadata: &'a Metadata,
-    /// No reply is wanted.
-    pub oneway: bool,
-    /// Whether messages follow after the first.
-    pub more: bool,
-    /// How messages may be compressed, both ways; one that the server [takes](Client::takes).
-    pub encoding: Encoding,
-    /// Whether the first message is compressed.
-    pub compressed: bool,
-    /// What the first message goes on with, if it is large and not in one piece.
-    pub rest: &'a [Bytes],
-}
-
 impl Client {
     /// A machine for a connection that was just opened.
     pub fn new(limits: Limits) -> Client {
         Client { framer: Framer::default(), limits, peer: PeerSettings::default(), greeted: false }
     }
+}
 
-    /// Writes the preface; once, before anything else.
-    pub fn greet(&mut self, out: &mut Outbox) {
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn greet(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.greeted, true) {
             frame::put_preface(&self.limits, self.limits.message_bytes_max, Encodings::NONE, out);
         }
     }
 
-    /// Gives `name` the number `number` on this connection; once, before the first call of the method. Calls on
-    /// postcard are refused by a server that was built from another `schema`.
-    pub fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
+    fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
         frame::put_method(number, name, schema, out);
     }
 
-    /// Begins a call, with its first message if it has one.
-    ///
-    /// # Errors
-    /// A message larger than the peer announced that it takes, or metadata over the limit.
     #[inline]
-    pub fn open(
+    fn open(
         &mut self,
         id: CallId,
         open: Open<'_>,
@@ -113,17 +89,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a further message, as it is or `compressed` with the encoding of the call.
-    ///
-    /// # Errors
-    /// A message larger than the peer announced that it takes.
-    pub fn item(
-        &mut self,
-        id: CallId,
-        item: &Bytes,
-        compressed: bool,
-        out: &mut Outbox,
-    ) -> Result<(), Status> {
+    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status> {
         self.check_size(item.len())?;
         let flags = if compressed { flag::COMPRESSED } else { 0 };
         Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
@@ -131,60 +97,48 @@ impl Client {
         Ok(())
     }
 
-    /// Says that no more messages follow.
-    pub fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
         frame::put_empty(kind::END, flag::END, 0, id, out);
     }
 
-    /// Gives up on a call.
-    pub fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         frame::put_empty(kind::CANCEL, 0, 0, id, out);
     }
 
-    /// Lets the server send `bytes` more of a stream.
-    pub fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
         frame::put_credit(id, bytes, out);
     }
 
-    /// Asks the server for a sign of life.
-    pub fn ping(&mut self, out: &mut Outbox) {
+    fn ping(&mut self, out: &mut Outbox) {
         frame::put_empty(kind::PING, 0, 0, 0, out);
     }
 
-    /// Calls that may be in flight: the least of both sides' limits.
-    pub fn calls_max(&self) -> u32 {
+    fn calls_max(&self) -> u32 {
         self.peer.calls_max.min(self.limits.calls_max)
     }
 
-    /// Methods that may be named: their numbers are below this.
-    pub fn methods_max(&self) -> u16 {
+    fn methods_max(&self) -> u16 {
         u16::try_from(self.peer.methods_max).unwrap_or(u16::MAX)
     }
 
-    /// Whether the server has said what it takes.
-    pub fn knows_server(&self) -> bool {
+    fn knows_server(&self) -> bool {
         self.peer.seen
     }
 
-    /// Whether the server reads messages in this encoding; only plain ones until it has said so.
-    pub fn takes(&self, encoding: Encoding) -> bool {
+    fn takes(&self, encoding: Encoding) -> bool {
         self.peer.encodings.has(encoding)
     }
 
-    /// Largest message that the server takes, in bytes before compression.
-    pub fn message_bytes_max(&self) -> u32 {
+    fn message_bytes_max(&self) -> u32 {
         self.peer.message_bytes_max
     }
 
-    /// Bytes that may be sent of a new stream before the server gave credit.
-    pub fn send_window(&self) -> u32 {
+    fn send_window(&self) -> u32 {
         self.peer.window
     }
 
-    /// Takes the next reply if that is what comes next and all of it is there; everything else is for
-    /// [`recv`](Self::recv). Replies come in runs, and an event costs more than the reply itself.
     #[inline(always)]
-    pub fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
         let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
         if header.has(flag::COMPRESSED) {
             // Rare: `recv` says that it is compressed.
@@ -194,12 +148,8 @@ impl Client {
         Some((header.id, input.take(header.len as usize)))
     }
 
-    /// Takes the next whole unit from `input`; none means that more bytes are needed.
-    ///
-    /// # Errors
-    /// Bytes after which the stream cannot be followed any more.
     #[inline]
-    pub fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
         loop {
             let header = match self.framer.next(input, &self.limits, |_| self.limits.message_bytes_max)? {
                 Next::Wait => return Ok(None),
@@ -237,7 +187,9 @@ impl Client {
             }
         }
     }
+}
 
+impl Client {
     fn control(
         &mut self,
         header: Header,

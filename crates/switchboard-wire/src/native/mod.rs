@@ -9,6 +9,6 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Open};
+pub use client::Client;
 pub use frame::{DEFAULT_WINDOW, MAGIC, PREFACE_LEN, VERSION};
 pub use server::Server;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Code, Idempotency, Input, Kind, Limits, Metadata, MethodId, MethodInfo, MethodTable, Outbox, Retry,
     SchemaId, ServiceInfo, Status,
-    wire::{ClientEvent, Codec, Encoding, Encodings, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Codec, Encoding, Encodings, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};

@@ -6,6 +6,7 @@
 
 mod ending;
 mod packed;
+mod wire;
 
 pub(super) use ending::Ended;
 
@@ -38,10 +39,11 @@ use std::{
 };
 use switchboard_wire::{
     Encoding, Input, Outbox,
-    native::{Client, Open},
-    wire::{CallId, ClientEvent},
+    native::Client,
+    wire::{CallId, ClientEvent, ClientWire, Open},
 };
 use tokio::{io::AsyncReadExt, time::Sleep};
+use wire::Wire;
 
 /// Requests wait in the stream's queue while more than this waits to be written.
 const OUTBOX_HIGH: usize = 256 << 10;
@@ -62,7 +64,7 @@ pub(super) struct Connection {
 }
 
 struct Inner {
-    wire: Client,
+    wire: Wire,
     out: Outbox,
     calls: Calls,
     /// By number: the method that has it on this connection.
@@ -105,7 +107,10 @@ impl Connection {
         way: Weak<Way>,
     ) -> (Arc<Connection>, Task) {
         let (limits, keepalive) = (options.limits.wire(), options.keepalive);
-        let mut wire = Client::new(limits);
+        let mut wire = match &options.foreign {
+            None => Wire::Native(Client::new(limits)),
+            Some(foreign) => Wire::Foreign(foreign.machine(&options.limits)),
+        };
         let mut out = Outbox::new();
         wire.greet(&mut out);
         let wakes = Arc::new(Wakes::default());
@@ -642,7 +647,7 @@ impl Task {
 
     /// Asks a silent server for a sign of life while calls wait, and gives up when none comes.
     fn check_life(&mut self, inner: &mut Inner, now: Instant) -> Option<Status> {
-        if inner.calls.len() == 0 {
+        if inner.calls.len() == 0 || !inner.wire.answers_pings() {
             self.pinged = None;
             return None;
         }
@@ -730,7 +735,7 @@ impl Task {
             // What was left to write when the connection was given up is written by now.
             let over = inner.closed.is_some() && inner.calls.len() == 0;
             let left = inner.woken || over || !inner.out.is_empty() || !inner.due.is_empty();
-            (inner.earliest, inner.calls.len() > 0, left)
+            (inner.earliest, inner.calls.len() > 0 && inner.wire.answers_pings(), left)
         };
         // While the socket takes no more, it is the one to wake the task.
         if left && self.writing.is_empty() {

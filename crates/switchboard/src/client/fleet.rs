@@ -132,11 +132,7 @@ impl Fleet {
     }
 
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        #[cfg(feature = "http")]
-        if self.shared.base.options().http.dialect.is_some() {
-            return self.shared.base.options().http.codec(preferred);
-        }
-        preferred
+        self.shared.base.options().codec(preferred)
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

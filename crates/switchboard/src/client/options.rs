@@ -2,11 +2,16 @@
 
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
-use super::{Channel, Way, address_list, fleet::Policy, pool::Pool};
+use super::{
+    Channel, Way, address_list,
+    fleet::Policy,
+    pool::Pool,
+    wires::{self, Foreign},
+};
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
-    Compression, Limit, Limits, Metadata, Result, Status,
+    Codec, Compression, Limit, Limits, Metadata, Result, Status,
     compression::{Calling, ENCODINGS},
     discover::Registry,
     limits::Source,
@@ -55,6 +60,8 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) compression: Calling,
     pub(super) metadata: Always,
+    /// The wire of another framework; none for the native one and for those on HTTP.
+    pub(super) foreign: Option<Arc<dyn Foreign>>,
     #[cfg(feature = "http")]
     pub(super) http: super::http::Settings,
     pub(super) dialling: Dialling,
@@ -82,6 +89,20 @@ impl Options {
     }
 }
 
+impl Options {
+    /// How messages are written where generated code would write them as `preferred`.
+    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        if let Some(foreign) = &self.foreign {
+            return foreign.codec(preferred);
+        }
+        #[cfg(feature = "http")]
+        if self.http.dialect.is_some() {
+            return self.http.codec(preferred);
+        }
+        preferred
+    }
+}
+
 impl ChannelBuilder {
     pub(super) fn new(url: &str) -> ChannelBuilder {
         ChannelBuilder {
@@ -95,6 +116,7 @@ impl ChannelBuilder {
                 limits: Limits::default(),
                 compression: Calling::default(),
                 metadata: Always::default(),
+                foreign: None,
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
                 dialling: Dialling::default(),
@@ -260,7 +282,12 @@ impl ChannelBuilder {
         if url.starts_with("http://") {
             self.options.http.dialect = Some(Dialect::Connect);
         }
-        for (name, value) in options {
+        let mut rest = Vec::new();
+        let foreign = wires::of_options(&url, &options, &mut rest)?;
+        if foreign.is_some() {
+            self.options.foreign = foreign;
+        }
+        for (name, value) in rest {
             self.option(name, value)?;
         }
         if let Some(mistake) = self.mistake.take() {
@@ -270,6 +297,12 @@ impl ChannelBuilder {
             return Err(Status::invalid_argument("compression needs the feature http, which is off"));
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        if self.options.foreign.is_some() && addresses.iter().any(Address::is_websocket) {
+            let text = format!(
+                "the wire of {url:?} does not go through WebSockets: use tcp://, tls://, unix: or memory://"
+            );
+            return Err(Status::invalid_argument(text));
+        }
         #[cfg(feature = "tls")]
         if addresses.iter().any(Address::is_tls) {
             let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
@@ -283,9 +316,11 @@ impl ChannelBuilder {
                 (true, false) => crate::net::tls::ALPN_HTTP1,
                 (false, _) => self.options.alpn(),
             };
+            // Other frameworks have no name of their own there.
+            let alpn = if self.options.foreign.is_some() { &[][..] } else { &[alpn][..] };
             // That of a fleet is the same for all that were listed.
             if self.options.dialling.tls.is_none() {
-                self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), &[alpn])?));
+                self.options.dialling.tls = Some(Arc::new(Connector::new(self.tls.clone(), alpn)?));
             }
         } else if self.tls != TlsOptions::default() {
             let text = format!(
@@ -359,7 +394,10 @@ impl ChannelBuilder {
             }
             #[cfg(feature = "http")]
             "codec" | "deflate" | "get" | "http" | "path" | "wire" => {
-                self.options.http.set(name, value).map_err(wrong)?;
+                self.options.http.set(name, value).map_err(|expected| match name {
+                    "wire" => wrong(&format!("{expected}{}", wires::names())),
+                    _ => wrong(expected),
+                })?;
             }
             #[cfg(not(feature = "http"))]
             "deflate" => match value {
@@ -369,7 +407,7 @@ impl ChannelBuilder {
             #[cfg(not(feature = "http"))]
             "wire" if value == "native" => {}
             #[cfg(not(feature = "http"))]
-            "wire" => return Err(wrong("native, since the feature http is off")),
+            "wire" => return Err(wrong(&format!("native{}, since the feature http is off", wires::names()))),
             _ => self.options.limits.parse(&format!("{name}={value}"), Source::Channel)?,
         }
         Ok(())

@@ -155,7 +155,6 @@ impl<C: Link> Pool<C> {
         Pool { addresses, places, options, way }
     }
 
-    #[cfg(feature = "http")]
     pub(super) fn options(&self) -> &Options {
         &self.options
     }

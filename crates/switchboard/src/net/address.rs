@@ -88,7 +88,6 @@ impl Address {
     }
 
     /// Whether what is spoken there goes through a WebSocket.
-    #[cfg(any(feature = "http", feature = "tls"))]
     pub(crate) fn is_websocket(&self) -> bool {
         matches!(self, Address::WebSocket(..) | Address::WebSocketTls(..))
     }

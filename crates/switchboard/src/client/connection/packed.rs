@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::task::{Context, Poll, Waker};
-use switchboard_wire::wire::CallId;
+use switchboard_wire::wire::{CallId, ClientWire};
 
 impl Connection {
     /// Ready once the server said what it takes, or the connection has ended; for one waiter.

@@ -1,0 +1,117 @@
+//! The client's side of a protocol.
+
+use super::{CallId, ClientEvent, Codec, Encoding, Fatal};
+use crate::{Input, Metadata, Outbox, SchemaId, Status};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// What a client says of a call before its first message.
+#[derive(Clone, Copy, Debug)]
+pub struct Open<'a> {
+    /// Number that [`ClientWire::method`] gave to the method.
+    pub method: u16,
+    /// How the messages are written.
+    pub codec: Codec,
+    /// Time that is left for the call; how finely it is carried is the wire's to say, never shorter than it is.
+    pub timeout: Option<Duration>,
+    /// What the caller adds.
+    pub metadata: &'a Metadata,
+    /// No reply is wanted.
+    pub oneway: bool,
+    /// Whether messages follow after the first.
+    pub more: bool,
+    /// How messages may be compressed, both ways; one that the server [takes](ClientWire::takes).
+    pub encoding: Encoding,
+    /// Whether the first message is compressed.
+    pub compressed: bool,
+    /// What the first message goes on with, if it is large and not in one piece.
+    pub rest: &'a [Bytes],
+}
+
+/// One connection's machine, of one protocol.
+///
+/// The driver chooses the numbers of calls and methods, and knows which calls are in flight. A number is that of no
+/// other call while its call is in flight; the number of an ended call is not used again soon.
+pub trait ClientWire: Send {
+    /// The name in messages.
+    fn name(&self) -> &'static str;
+
+    /// Writes what a connection begins with; once, before anything else.
+    fn greet(&mut self, out: &mut Outbox);
+
+    /// Gives `name`, which is `package.Service/Method`, the number `number` on this connection; once, before the first
+    /// call of the method. Calls on postcard are refused by a server that was built from another `schema`.
+    fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox);
+
+    /// Begins a call, with its first message if it has one.
+    ///
+    /// # Errors
+    /// A message larger than the peer takes, metadata over the limit, or a call of a kind that the wire cannot carry.
+    /// Nothing was written then.
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status>;
+
+    /// Sends a further message, as it is or `compressed` with the encoding of the call.
+    ///
+    /// # Errors
+    /// A message larger than the peer takes.
+    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status>;
+
+    /// Says that no more messages follow.
+    fn half_close(&mut self, id: CallId, out: &mut Outbox);
+
+    /// Gives up on a call; nothing on a wire that cannot say it, where a late answer is dropped.
+    fn cancel(&mut self, id: CallId, out: &mut Outbox);
+
+    /// Lets the server send `bytes` more of a stream; nothing on a wire without credit.
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox);
+
+    /// Asks the server for a sign of life, if it [answers](Self::answers_pings).
+    fn ping(&mut self, out: &mut Outbox);
+
+    /// Whether servers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
+    /// Calls that may be in flight: the least of both sides' limits.
+    fn calls_max(&self) -> u32;
+
+    /// Methods that may be named: their numbers are below this.
+    fn methods_max(&self) -> u16 {
+        u16::MAX
+    }
+
+    /// Whether the server has said what it takes, or never does.
+    fn knows_server(&self) -> bool {
+        true
+    }
+
+    /// Whether the server reads messages in this encoding; only plain ones until it has said so.
+    fn takes(&self, encoding: Encoding) -> bool;
+
+    /// Largest message that the server takes, in bytes before compression.
+    fn message_bytes_max(&self) -> u32;
+
+    /// Bytes that may be sent of a new stream before the server gave credit; `u32::MAX` on a wire without credit.
+    fn send_window(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Takes the next reply if that is what comes next and all of it is there; everything else is for
+    /// [`recv`](Self::recv). Replies come in runs, and an event costs more than the reply itself.
+    fn next_reply(&mut self, _input: &mut Input) -> Option<(CallId, Bytes)> {
+        None
+    }
+
+    /// Takes the next whole unit from `input`; none means that more bytes are needed.
+    ///
+    /// # Errors
+    /// Bytes after which the stream cannot be followed any more.
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal>;
+}

@@ -1,0 +1,109 @@
+//! What a connection speaks: the native wire without a detour, or that of another framework.
+
+use bytes::Bytes;
+use switchboard_wire::{
+    Fatal, Input, Outbox, SchemaId, Status,
+    native::Client,
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
+};
+
+pub(super) enum Wire {
+    Native(Client),
+    Foreign(Box<dyn ClientWire>),
+}
+
+/// Hands a call to the machine that is there.
+macro_rules! either {
+    ($wire:expr, $machine:ident => $call:expr) => {
+        match $wire {
+            Wire::Native($machine) => $call,
+            Wire::Foreign($machine) => $call,
+        }
+    };
+}
+
+impl ClientWire for Wire {
+    fn name(&self) -> &'static str {
+        either!(self, machine => machine.name())
+    }
+
+    fn greet(&mut self, out: &mut Outbox) {
+        either!(self, machine => machine.greet(out));
+    }
+
+    fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox) {
+        either!(self, machine => machine.method(number, name, schema, out));
+    }
+
+    #[inline]
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        either!(self, machine => machine.open(id, open, first, out))
+    }
+
+    #[inline]
+    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status> {
+        either!(self, machine => machine.item(id, item, compressed, out))
+    }
+
+    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+        either!(self, machine => machine.half_close(id, out));
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        either!(self, machine => machine.cancel(id, out));
+    }
+
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+        either!(self, machine => machine.credit(id, bytes, out));
+    }
+
+    fn ping(&mut self, out: &mut Outbox) {
+        either!(self, machine => machine.ping(out));
+    }
+
+    fn answers_pings(&self) -> bool {
+        either!(self, machine => machine.answers_pings())
+    }
+
+    #[inline]
+    fn calls_max(&self) -> u32 {
+        either!(self, machine => machine.calls_max())
+    }
+
+    #[inline]
+    fn methods_max(&self) -> u16 {
+        either!(self, machine => machine.methods_max())
+    }
+
+    fn knows_server(&self) -> bool {
+        either!(self, machine => machine.knows_server())
+    }
+
+    fn takes(&self, encoding: Encoding) -> bool {
+        either!(self, machine => machine.takes(encoding))
+    }
+
+    fn message_bytes_max(&self) -> u32 {
+        either!(self, machine => machine.message_bytes_max())
+    }
+
+    fn send_window(&self) -> u32 {
+        either!(self, machine => machine.send_window())
+    }
+
+    #[inline(always)]
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        either!(self, machine => machine.next_reply(input))
+    }
+
+    #[inline]
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        either!(self, machine => machine.recv(input, out))
+    }
+}
