@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::native;
+use crate::{native, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -31,6 +31,8 @@ pub enum Protocol {
     JsonRpc,
     /// The native wire.
     Native,
+    /// Apache Thrift, in any of its framings.
+    Thrift,
     /// TLS, with one of the others inside.
     Tls,
 }
@@ -43,6 +45,7 @@ impl Protocol {
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
+            Protocol::Thrift => "thrift",
             Protocol::Tls => "tls",
         }
     }
@@ -60,12 +63,13 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 5] = [
+const ENTRIES: [Entry; 6] = [
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
+    (Protocol::Thrift, is_thrift),
 ];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
@@ -121,6 +125,45 @@ fn is_jsonrpc(prefix: &[u8]) -> Verdict {
     }
 }
 
+/// A message of Thrift, by its version and kind; or a length, and behind it a message, a THeader, or the name of a method
+/// as the oldest writers begin.
+fn is_thrift(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] => Verdict::More,
+        [0x80 | 0x82, ..] => is_thrift_message(prefix),
+        // Longer frames than 128 MiB are no first words.
+        [0..=7, _, _, _, rest @ ..] => match is_thrift_message(rest) {
+            Verdict::No => match (starts(rest, &thrift::header::MAGIC), is_thrift_name(rest)) {
+                (Verdict::No, other) => other,
+                (header, _) => header,
+            },
+            message => message,
+        },
+        [0..=7, ..] => Verdict::More,
+        _ => Verdict::No,
+    }
+}
+
+fn is_thrift_message(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] | [0x80] | [0x80, 1] | [0x80, 1, _] | [0x82] => Verdict::More,
+        [0x80, 1, _, 1..=4, ..] => Verdict::Yes,
+        [0x82, second, ..] if second & 0x1F == 1 => Verdict::Yes,
+        _ => Verdict::No,
+    }
+}
+
+/// A length of at most 1023 that is no zero, and the first letter of a name.
+fn is_thrift_name(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] | [0] | [0, 0] | [0, 0, 0..=3] => Verdict::More,
+        [0, 0, 0, 0, ..] => Verdict::No,
+        [0, 0, 0..=3, _] => Verdict::More,
+        [0, 0, 0..=3, _, letter, ..] if letter.is_ascii_alphabetic() || *letter == b'_' => Verdict::Yes,
+        _ => Verdict::No,
+    }
+}
+
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
     let known = prefix.len().min(wanted.len());
     match prefix[..known] == wanted[..known] {
@@ -136,7 +179,7 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 7] = [
+        let cases: [(&[u8], Protocol); 13] = [
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
@@ -144,6 +187,12 @@ mod tests {
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
             (b"{\"jsonrpc\"", Protocol::JsonRpc),
             (b" \r\n\t[", Protocol::JsonRpc),
+            (b"\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
+            (b"\x82\x21\x07\x03add", Protocol::Thrift),
+            (b"\0\0\0\x39\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
+            (b"\0\0\0\x1d\x82\x21\x07\x03add", Protocol::Thrift),
+            (b"\0\0\0\x4b\x0f\xff\0\0", Protocol::Thrift),
+            (b"\0\0\0\x20\0\0\0\x03add\x01", Protocol::Thrift),
         ];
         for (bytes, protocol) in cases {
             let first =
@@ -155,7 +204,7 @@ mod tests {
     #[test]
     fn other_first_bytes_are_unknown_at_once() {
         for bytes in
-            [&b"\x16\x03\x05"[..], b"\x16\x04", b"hello ", b"\0", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"]
+            [&b"\x16\x03\x05"[..], b"\x16\x04", b"hello ", b"\0\0\0\x10\xEE", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"]
         {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }

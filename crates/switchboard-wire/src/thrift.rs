@@ -6,11 +6,13 @@
 //!
 //! Reading order: [`value`] (bytes of a value, for generated code), `compact`, [`transcode`], [`scan`] (the end of a
 //! struct without a frame), [`message`] (names and numbers before the struct), [`header`] (THeader), [`exception`],
-//! [`server`]. The format is that of the specifications in the repository of Apache Thrift, as the libraries of
+//! `frames` (whole messages), [`server`], [`client`]. The format is that of the specifications in the repository of Apache Thrift, as the libraries of
 //! version 0.25 speak it.
 
+pub mod client;
 mod compact;
 pub mod exception;
+mod frames;
 pub mod header;
 pub mod message;
 mod names;
@@ -22,6 +24,7 @@ pub mod value;
 #[cfg(test)]
 mod tests;
 
+pub use client::{Client, Settings};
 pub use server::Server;
 pub use value::{Double, Reader, Uuid, Value};
 

@@ -99,6 +99,7 @@ pub mod codegen {
     pub use buffa;
     #[cfg(feature = "proto")]
     pub use buffa_types;
+    pub use crate::codec::thrift;
     pub use bytes::Bytes;
     pub use serde;
     pub use serde_json;

@@ -8,6 +8,7 @@ use super::{
     compact::{put_varint, varint},
 };
 use crate::Metadata;
+use std::fmt;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status as Progress};
 
 /// The first two bytes behind the length.
@@ -51,6 +52,16 @@ pub enum Refused {
 impl From<Malformed> for Refused {
     fn from(malformed: Malformed) -> Refused {
         Refused::Malformed(malformed)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Malformed(malformed) => malformed.fmt(f),
+            Refused::Protocol(number) => write!(f, "protocol {number} is not spoken here, 0 and 2 are"),
+            Refused::Transform(number) => write!(f, "transform {number} is not read here, 1 (zlib) is"),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{MethodId, MethodTable, Status};
 ///
 /// # Errors
 /// `Unimplemented` with what there is instead.
-pub fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status> {
+pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status> {
     let Ok(name) = std::str::from_utf8(name) else {
         return Err(Status::unimplemented("the name of a method is not UTF-8"));
     };
@@ -23,7 +23,9 @@ pub fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status> {
     }
     let meant = |known: &str| match service {
         None => true,
-        Some(service) => known.strip_suffix(service).is_some_and(|package| package.ends_with('.')),
+        Some(service) => {
+            known.strip_suffix(service).is_some_and(|package| package.is_empty() || package.ends_with('.'))
+        },
     };
     let services = table.services().iter().filter(|known| meant(known.name));
     let found = services.clone().find_map(|known| {

@@ -5,13 +5,12 @@
 //! an echo: many clients send 0 with every call.
 
 use super::{
-    AROUND_MAX, Encoded, Malformed,
+    Encoded, Malformed,
     exception::{self, INVALID_MESSAGE_TYPE, INVALID_PROTOCOL, INVALID_TRANSFORM},
+    frames::{Broken, Frames, Unit},
     header::{self, Header, Refused},
-    message::{COMPACT, Form, Head, Kind, STRICT},
-    names,
-    scan::Scanner,
-    transcode,
+    message::{Form, Head, Kind, STRICT},
+    names, transcode,
 };
 use crate::{
     Codec, Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Status, method,
@@ -32,10 +31,7 @@ const WAITING_BYTES: usize = 128;
 pub struct Server {
     limits: Limits,
     table: Arc<MethodTable>,
-    /// Whether messages have frames around them; not known before the first byte.
-    framed: Option<bool>,
-    /// The message without a frame that is arriving: where its struct begins, and how far it was looked at.
-    arriving: Option<(usize, Scanner)>,
+    frames: Frames,
     /// Methods by the names that callers used.
     methods: HashMap<Box<[u8]>, MethodId>,
     /// Requests from the oldest that is not answered, and those behind it.
@@ -90,8 +86,7 @@ impl Server {
         Server {
             limits,
             table,
-            framed: None,
-            arriving: None,
+            frames: Frames::default(),
             methods: HashMap::new(),
             pending: VecDeque::new(),
             first: 0,
@@ -105,96 +100,45 @@ impl Server {
         self.table.largest_message(self.limits.message_bytes_max) as usize
     }
 
-    /// Takes the next message in a frame.
-    fn frame(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        let Some(len) = input.rest().first_chunk() else { return Ok(None) };
-        let len = u32::from_be_bytes(*len) as usize;
-        let max = self.body_max() + AROUND_MAX + self.limits.metadata_bytes_max as usize;
-        if len > max {
-            return self.too_large(&input.rest()[4..], len, out);
-        }
-        if input.len() < 4 + len {
-            return Ok(None);
-        }
-        input.skip(4);
-        let frame = input.take(len);
-        if !frame.starts_with(&header::MAGIC) {
-            return self.message(&frame, None, out).map(Some);
-        }
-        match Header::read(&frame, self.limits.metadata_entries_max as usize) {
-            Ok((header, at)) => {
-                let message = match header.zlib {
-                    true => header::inflate(&frame[at..], max).map_err(fatal)?.into(),
-                    false => frame.slice(at..),
-                };
-                self.message(&message, Some(header), out).map(Some)
+    /// Says why the connection ends, where the bytes name a call to answer.
+    fn broken(&self, broken: Broken, input: &Input, out: &mut Outbox) -> Fatal {
+        let framed = self.framed();
+        let (text, status, at) = match broken {
+            Broken::Header(frame, Refused::Protocol(number)) => {
+                return unreadable(&frame, INVALID_PROTOCOL, Refused::Protocol(number).to_string(), out);
             }
-            Err(Refused::Malformed(malformed)) => Err(fatal(malformed)),
-            Err(Refused::Protocol(number)) => {
-                Err(unreadable(&frame, INVALID_PROTOCOL, format!("protocol {number} is not spoken here"), out))
+            Broken::Header(frame, Refused::Transform(number)) => {
+                return unreadable(&frame, INVALID_TRANSFORM, Refused::Transform(number).to_string(), out);
             }
-            Err(Refused::Transform(number)) => {
-                Err(unreadable(&frame, INVALID_TRANSFORM, format!("transform {number} is not read here"), out))
+            Broken::Header(_, Refused::Malformed(malformed)) => return fatal(malformed),
+            Broken::TooLarge(len) => {
+                let max = self.body_max();
+                let text = format!("a frame of {len} bytes is over the limit of {max} (message_bytes_max)");
+                (text.clone(), Status::resource_exhausted(text), 4)
             }
+            Broken::Malformed(malformed) if framed => return fatal(malformed),
+            Broken::Malformed(malformed) => {
+                (malformed.to_string(), Status::invalid_argument(malformed.to_string()), 0)
+            }
+        };
+        if let Ok(Some(head)) = Head::read(input.rest().get(at..).unwrap_or_default())
+            && head.kind == Kind::Call
+        {
+            let name = Name::Other(bare(head.name).into());
+            let body = exception::write(&status).into();
+            write(&name, head.sequence, head.form, framed, None, Kind::Exception, &body, out);
         }
+        Fatal(text)
     }
 
-    /// A frame that is over every limit: its name is needed to say so.
-    fn too_large(&mut self, start: &[u8], len: usize, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        let text = format!("a frame of {len} bytes is over the limit of {} (message_bytes_max)", self.body_max());
-        // A few bytes say what it is; those behind THeader need not be its name.
-        if let Some(head) = Head::read(start).map_err(fatal)? {
-            if head.kind == Kind::Call {
-                let (name, sequence, form) = (bare(head.name).into(), head.sequence, head.form);
-                let body = exception::write(&Status::resource_exhausted(text.clone())).into();
-                write(&Name::Other(name), sequence, form, true, None, Kind::Exception, &body, out);
-            }
-        } else if start.len() < AROUND_MAX && !start.starts_with(&header::MAGIC[..1]) {
-            return Ok(None);
-        }
-        Err(Fatal(text))
-    }
-
-    /// Takes the next message without a frame.
-    fn unframed(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        if self.arriving.is_none() {
-            if !matches!(input.rest().first(), None | Some(&COMPACT | &0x80)) {
-                return Err(Fatal("bytes between messages that begin none".into()));
-            }
-            let Some(head) = Head::read(input.rest()).map_err(fatal)? else { return Ok(None) };
-            self.arriving = Some((head.len, Scanner::new(head.form.encoded())));
-        }
-        let max = self.body_max();
-        let Some((at, scanner)) = &mut self.arriving else { return Ok(None) };
-        match scanner.scan(&input.rest()[*at..], max) {
-            Ok(None) => Ok(None),
-            Ok(Some(len)) => {
-                let message = input.take(*at + len);
-                self.arriving = None;
-                self.message(&message, None, out).map(Some)
-            }
-            Err(malformed) => {
-                // Where the next message begins nobody knows any more.
-                if let Ok(Some(head)) = Head::read(input.rest())
-                    && head.kind == Kind::Call
-                {
-                    let name = Name::Other(bare(head.name).into());
-                    let body = exception::write(&Status::invalid_argument(malformed.to_string())).into();
-                    write(&name, head.sequence, head.form, false, None, Kind::Exception, &body, out);
-                }
-                Err(fatal(malformed))
-            }
-        }
+    fn framed(&self) -> bool {
+        self.frames.framed() == Some(true)
     }
 
     /// Looks at a whole message: begins a call or answers it.
-    fn message(
-        &mut self,
-        message: &Bytes,
-        header: Option<Header>,
-        out: &mut Outbox,
-    ) -> Result<ServerEvent, Fatal> {
-        let head = Head::read(message).map_err(fatal)?;
+    fn message(&mut self, unit: Unit, out: &mut Outbox) -> Result<ServerEvent, Fatal> {
+        let Unit { message, header } = unit;
+        let head = Head::read(&message).map_err(fatal)?;
         let Some(head) = head else { return Err(fatal(Malformed::cut_short())) };
         let body = message.slice(head.len..);
         let max = self.body_max();
@@ -226,7 +170,7 @@ impl Server {
             }
         };
         let state = if oneway { State::Over } else { State::Waiting };
-        let framed = self.framed == Some(true);
+        let framed = self.framed();
         let id = self.first.wrapping_add(self.pending.len() as u32);
         self.pending.push_back(Pending { name, sequence, form, framed, header, state });
         match (method, body) {
@@ -246,6 +190,7 @@ impl Server {
             (_, body) => {
                 let body = body.err().unwrap_or_default();
                 self.finish(id, Kind::Exception, &body.into(), out);
+                self.advance(out);
                 Ok(ServerEvent::Handled)
             }
         }
@@ -417,7 +362,7 @@ impl ServerWire for Server {
 
     /// Framed messages in strict binary to methods that were called before.
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
-        if self.framed != Some(true) || self.refusing || self.table.has_limits() {
+        if !self.framed() || self.refusing || self.table.has_limits() {
             return None;
         }
         let rest = input.rest();
@@ -440,11 +385,10 @@ impl ServerWire for Server {
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        let Some(byte) = input.rest().first() else { return Ok(None) };
-        if *self.framed.get_or_insert(!matches!(*byte, 0x80 | COMPACT)) {
-            self.frame(input, out)
-        } else {
-            self.unframed(input, out)
+        match self.frames.next(input, self.body_max(), &self.limits) {
+            Ok(None) => Ok(None),
+            Ok(Some(unit)) => self.message(unit, out).map(Some),
+            Err(broken) => Err(self.broken(broken, input, out)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Wires of other frameworks that a channel speaks: one file each, and a line in [`WIRES`].
 
+mod thrift;
+
 use crate::{Codec, Limits, Result, Status};
 use std::{fmt, sync::Arc};
 use switchboard_wire::wire::ClientWire;
@@ -31,7 +33,7 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
 type Make = fn() -> Box<dyn Foreign>;
 
 /// The one list, by the names that `wire=` takes.
-const WIRES: [(&str, Make); 0] = [];
+const WIRES: [(&str, Make); 1] = [("thrift", || Box::new(thrift::Thrift::default()))];
 
 /// The wire that the options of `url` ask for, if it is one of these; its own options are set, and the others are in
 /// `rest`.

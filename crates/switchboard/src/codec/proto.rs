@@ -91,7 +91,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
         Codec::Json => {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
-        Codec::Postcard => Err(foreign(short_name::<M>(), codec, "proto and json")),
+        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, "proto and json")),
     }
 }
 

@@ -142,6 +142,7 @@ impl<W: ServerWire> Connection<W> {
         let now = Instant::now();
         let counted = match Wire::of(peer.wire) {
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };
         // What the sniffer read.

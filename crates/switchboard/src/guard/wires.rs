@@ -6,7 +6,7 @@ use crate::{Error, Result, Status};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Wires(u8);
 
-const NAMES: [&str; 6] = ["connect", "grpc", "grpc-web", "http-json", "jsonrpc", "native"];
+const NAMES: [&str; 7] = ["connect", "grpc", "grpc-web", "http-json", "jsonrpc", "native", "thrift"];
 
 impl Wires {
     pub(crate) const ALL: Wires = Wires(u8::MAX);

@@ -9,17 +9,19 @@ pub(crate) enum Wire {
     HttpJson,
     JsonRpc,
     Native,
+    Thrift,
     WebSocket,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 7] = [
+    pub(crate) const ALL: [Wire; 8] = [
         Wire::Connect,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
         Wire::JsonRpc,
         Wire::Native,
+        Wire::Thrift,
         Wire::WebSocket,
     ];
 
@@ -32,6 +34,7 @@ impl Wire {
             Wire::HttpJson => "http-json",
             Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
+            Wire::Thrift => "thrift",
             Wire::WebSocket => "websocket",
         }
     }
@@ -49,13 +52,20 @@ pub(crate) enum Carrier {
     Http2,
     JsonRpc,
     Native,
+    Thrift,
     /// An HTTP connection that has become one.
     WebSocket,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 5] =
-        [Carrier::Http1, Carrier::Http2, Carrier::JsonRpc, Carrier::Native, Carrier::WebSocket];
+    pub(crate) const ALL: [Carrier; 6] = [
+        Carrier::Http1,
+        Carrier::Http2,
+        Carrier::JsonRpc,
+        Carrier::Native,
+        Carrier::Thrift,
+        Carrier::WebSocket,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -63,6 +73,7 @@ impl Carrier {
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",
             Carrier::Native => "native",
+            Carrier::Thrift => "thrift",
             Carrier::WebSocket => "websocket",
         }
     }

@@ -21,6 +21,7 @@ use std::{
 use switchboard_wire::{
     jsonrpc, native,
     sniff::{self, Protocol, Sniffed},
+    thrift,
 };
 #[cfg(feature = "tls")]
 use tokio::io::AsyncWriteExt;
@@ -175,6 +176,14 @@ async fn serve(
             let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
             Box::pin(Connection::new(accepted, wire)).await;
         }
+        Protocol::Thrift => {
+            let settings = resolved.limits.clone();
+            let Begun { io, first: input, mut peer, .. } = begun;
+            peer.wire = "thrift";
+            let wire = thrift::Server::new(settings.wire(), shared.table.clone());
+            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
+            Box::pin(Connection::new(accepted, wire)).await;
+        }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             let settings = resolved.limits.clone();
@@ -194,6 +203,7 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
         Protocol::Native => Some(Carrier::Native),
+        Protocol::Thrift => Some(Carrier::Thrift),
         _ => None,
     }
 }
