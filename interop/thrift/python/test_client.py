@@ -53,7 +53,13 @@ class Server:
     """`thrift-server`, as a context manager; `port` is where it listens."""
 
     def __enter__(self):
-        self.process = subprocess.Popen([os.environ["THRIFT_SERVER"]], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [os.environ["THRIFT_SERVER"]],
+            stdout=subprocess.PIPE,
+            text=True,
+            # A handler that panics is part of the tests.
+            env={**os.environ, "RUST_BACKTRACE": "0"},
+        )
         line = self.process.stdout.readline()
         self.port = int(line.rsplit(":", 1)[1])
         return self

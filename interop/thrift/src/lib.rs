@@ -1,5 +1,6 @@
 //! The service of Thrift's cross tests: what it answers, for the server of the tests and for tests in this process.
 
+pub mod cases;
 mod handler;
 
 pub use handler::{Answers, Second};

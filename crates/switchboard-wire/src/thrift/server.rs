@@ -9,7 +9,7 @@ use super::{
     exception::{self, INVALID_MESSAGE_TYPE, INVALID_PROTOCOL, INVALID_TRANSFORM},
     frames::{Broken, Frames, Unit},
     header::{self, Header, Refused},
-    message::{Form, Head, Kind, STRICT},
+    message::{COMPACT, Form, Head, Kind, STRICT},
     names, transcode,
 };
 use crate::{
@@ -121,8 +121,11 @@ impl Server {
                 (malformed.to_string(), Status::invalid_argument(malformed.to_string()), 0)
             }
         };
-        if let Ok(Some(head)) = Head::read(input.rest().get(at..).unwrap_or_default())
+        let message = input.rest().get(at..).unwrap_or_default();
+        let begins = framed || matches!(message.first(), Some(&0x80 | &COMPACT));
+        if let Ok(Some(head)) = Head::read(message)
             && head.kind == Kind::Call
+            && begins
         {
             let name = Name::Other(bare(head.name).into());
             let body = exception::write(&status).into();
