@@ -39,12 +39,14 @@ pub(crate) enum Peer {
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
     Redis,
+    /// Python with the library of Apache Thrift.
+    Thrift,
     /// Counts instructions and system calls.
     Valgrind,
     ZooKeeper,
 }
 
-const ALL: [Peer; 18] = [
+const ALL: [Peer; 19] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -62,6 +64,7 @@ const ALL: [Peer; 18] = [
     Peer::Python,
     Peer::Valgrind,
     Peer::Redis,
+    Peer::Thrift,
     Peer::ZooKeeper,
 ];
 
@@ -72,6 +75,8 @@ const ATTEMPTS: usize = 2;
 pub(crate) struct Peers {
     folder: PathBuf,
     requirements: PathBuf,
+    /// What the library of Thrift is, in a Python of its own: the other needs none of it.
+    thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
@@ -82,6 +87,7 @@ impl Peers {
         Self {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
+            thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             known: RefCell::default(),
         }
@@ -117,7 +123,13 @@ impl Peers {
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Node => self.node(),
-            Peer::Python => self.python(),
+            // The import notices an environment whose interpreter was replaced since.
+            Peer::Python => self.python(
+                "python",
+                &self.requirements,
+                "grpc, grpc_channelz, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets",
+            ),
+            Peer::Thrift => self.python("python-thrift", &self.thrift, "thrift.protocol.fastbinary"),
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
@@ -209,13 +221,12 @@ impl Peers {
         absolute(&folder)
     }
 
-    fn python(&self) -> Result<PathBuf, Failure> {
-        let folder = self.folder.join("python");
+    /// A Python of its own with what `requirements` lists; its program. `modules` can be imported there.
+    fn python(&self, folder: &str, requirements: &Path, modules: &str) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join(folder);
         let program = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
-        let wanted = read(&self.requirements)?;
-        // The import notices an environment whose interpreter was replaced since.
-        let modules = "grpc, grpc_channelz, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets";
+        let wanted = read(requirements)?;
         let imports = ["-c", &format!("import {modules}")];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()
@@ -232,7 +243,7 @@ impl Peers {
         process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
         attempt(|| {
             let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-            process::run(Command::new(&program).args(install).arg(&self.requirements))
+            process::run(Command::new(&program).args(install).arg(requirements))
         })?;
         process::output(Command::new(&program).args(imports))?;
         write(&stamp, &wanted)?;
@@ -260,6 +271,7 @@ impl Peer {
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
+            Self::Thrift => "Python with the library of Apache Thrift",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

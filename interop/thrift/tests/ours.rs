@@ -141,7 +141,7 @@ async fn one_port_takes_thrift_between_other_callers() {
     let thrift = ThriftTestClient::connect(&format!("{}?wire=thrift", running.url())).await.unwrap();
     let mut slow = TcpStream::connect(&address).await.unwrap();
     slow.set_nodelay(true).unwrap();
-    let call = b"\0\0\0\x19\x80\x01\0\x01\0\0\0\x08testVoid\0\0\0\x07\0";
+    let call = b"\0\0\0\x15\x80\x01\0\x01\0\0\0\x08testVoid\0\0\0\x07\0";
     for byte in call {
         slow.write_all(&[*byte]).await.unwrap();
         assert_eq!(native.test_i32(1).await.unwrap().into_inner(), 1);
@@ -149,7 +149,7 @@ async fn one_port_takes_thrift_between_other_callers() {
     }
     let mut answer = vec![0; call.len()];
     soon(slow.read_exact(&mut answer)).await.unwrap();
-    assert_eq!(answer, b"\0\0\0\x19\x80\x01\0\x02\0\0\0\x08testVoid\0\0\0\x07\0");
+    assert_eq!(answer, b"\0\0\0\x15\x80\x01\0\x02\0\0\0\x08testVoid\0\0\0\x07\0");
     let stats = running.stats();
     let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "thrift").unwrap();
     assert!(carrier.connections >= 2, "{carrier:?}");
