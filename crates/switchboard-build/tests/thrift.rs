@@ -84,7 +84,11 @@ fn mistakes_are_named_with_their_line() {
         ("unclosed", "struct A {\n 1: i32 a", &["is missing before the end of the file"]),
         ("double_key", "struct D { 1: double d }\nstruct A { 1: set<D> s }", &["doubles have no order"]),
         ("oneway", "service S { oneway i32 a() }", &["nobody gets what oneway a returns"]),
-        ("throws", "struct A {}\nservice S { void a() throws (1: A a) }", &[":2: only exceptions are thrown"]),
+        (
+            "throws",
+            "struct A {}\nservice S { void a() throws (1: A a) }",
+            &[":2: only exceptions are thrown"],
+        ),
         ("default", "struct A { 1: i8 a = 300 }", &["the value does not fit its type"]),
         ("constant", "struct A { 1: i8 a = NOPE }", &["NOPE has no value"]),
         ("extends", "service S extends T {}", &["S extends no service"]),

@@ -146,7 +146,7 @@ fn is_thrift(prefix: &[u8]) -> Verdict {
 
 fn is_thrift_message(prefix: &[u8]) -> Verdict {
     match prefix {
-        [] | [0x80] | [0x80, 1] | [0x80, 1, _] | [0x82] => Verdict::More,
+        [] | [0x80 | 0x82] | [0x80, 1] | [0x80, 1, _] => Verdict::More,
         [0x80, 1, _, 1..=4, ..] => Verdict::Yes,
         [0x82, second, ..] if second & 0x1F == 1 => Verdict::Yes,
         _ => Verdict::No,
@@ -203,9 +203,15 @@ mod tests {
 
     #[test]
     fn other_first_bytes_are_unknown_at_once() {
-        for bytes in
-            [&b"\x16\x03\x05"[..], b"\x16\x04", b"hello ", b"\0\0\0\x10\xEE", b" POST", b"PRI * HTTP/1.1\r\n", b"\xF5SWX"]
-        {
+        for bytes in [
+            &b"\x16\x03\x05"[..],
+            b"\x16\x04",
+            b"hello ",
+            b"\0\0\0\x10\xEE",
+            b" POST",
+            b"PRI * HTTP/1.1\r\n",
+            b"\xF5SWX",
+        ] {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }
         assert_eq!(sniff(b"AAAAAAAAAAAAAAAAAAAAAAAA"), Sniffed::Unknown);

@@ -95,11 +95,11 @@ macro_rules! include_proto {
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {
+    pub use crate::codec::thrift;
     #[cfg(feature = "proto")]
     pub use buffa;
     #[cfg(feature = "proto")]
     pub use buffa_types;
-    pub use crate::codec::thrift;
     pub use bytes::Bytes;
     pub use serde;
     pub use serde_json;

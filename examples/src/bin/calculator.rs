@@ -47,7 +47,9 @@ async fn main() -> Result<()> {
     let server = Server::new().add(CalculatorServer::new(Handler)).listen("tcp://127.0.0.1:0");
     let running = server.start().await?;
 
-    for how in ["?wire=thrift", "?wire=thrift&protocol=compact&framed=false", "?wire=thrift&protocol=header", ""] {
+    for how in
+        ["?wire=thrift", "?wire=thrift&protocol=compact&framed=false", "?wire=thrift&protocol=header", ""]
+    {
         let client = CalculatorClient::connect(&format!("{}{how}", running.url())).await?;
         client.ping().await?;
         client.zip().await?;
@@ -59,6 +61,5 @@ async fn main() -> Result<()> {
         let refused = InvalidOperation::of(&status).expect("what the method declares");
         println!("{:?}: {}", Operation(refused.what_op), refused.why);
     }
-    running.stop().await;
     Ok(())
 }

@@ -19,6 +19,7 @@ from thrift.transport.THeaderTransport import (
     THeaderSubprotocolID,
     THeaderTransformID,
 )
+from thrift.transport.THttpClient import THttpClient
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
@@ -46,6 +47,16 @@ WAYS = {
     "header, binary": header,
     "header, compact": lambda socket: header(socket, THeaderSubprotocolID.COMPACT),
     "header, binary, zlib": lambda socket: header(socket, compressed=True),
+}
+
+def post(socket):
+    return THttpClient(f"http://127.0.0.1:{socket.port}/any/path")
+
+
+# One call after the other: each flush is a request, and waits for its answer.
+BY_POST = {
+    "binary, HTTP": lambda socket: TBinaryProtocol(post(socket)),
+    "compact, HTTP": lambda socket: TCompactProtocol(post(socket)),
 }
 
 
@@ -82,16 +93,17 @@ class Cases(unittest.TestCase):
         transport = TSocket("127.0.0.1", self.server.port)
         transport.setTimeout(PATIENCE_MS)
         transport.open()
-        protocol = WAYS[way](transport)
+        protocol = {**WAYS, **BY_POST}[way](transport)
         if multiplexed:
             protocol = TMultiplexedProtocol(protocol, multiplexed)
         try:
             yield t.Client(protocol, service)
         finally:
+            protocol.trans.close()
             transport.close()
 
-    def everywhere(self, check):
-        for way in WAYS:
+    def everywhere(self, check, ways=(*WAYS, *BY_POST)):
+        for way in ways:
             with self.subTest(way), self.connected(way) as client:
                 check(client)
 
@@ -276,7 +288,7 @@ class Cases(unittest.TestCase):
             for number in range(10):
                 self.assertEqual(client.receive(method, -number), number)
 
-        self.everywhere(check)
+        self.everywhere(check, WAYS)
 
     def test_headers(self):
         with self.connected("header, binary") as client:

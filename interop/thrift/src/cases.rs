@@ -1,8 +1,8 @@
 //! The cases of Thrift's cross tests, from our client to any server.
 
 use crate::generated::thrift::test::{
-    CrazyNesting, Defaults, Insanity, Numberz, SecondServiceClient, SomeUnion, ThriftTestClient, Tree, Xception,
-    Xception2, Xtruct, Xtruct2,
+    CrazyNesting, Defaults, Insanity, Numberz, SecondServiceClient, SomeUnion, ThriftTestClient, Tree,
+    Xception, Xception2, Xtruct, Xtruct2,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,11 @@ pub async fn run(url: &str, served: Served) -> Result<usize, String> {
     failures(&client, &mut cases).await?;
     if served == Served::Multiplexed {
         let second = SecondServiceClient::new(client.channel().clone());
-        cases.same("secondtestString", second.secondtest_string("foo".into()).await, "testString(\"foo\")".into())?;
+        cases.same(
+            "secondtestString",
+            second.secondtest_string("foo".into()).await,
+            "testString(\"foo\")".into(),
+        )?;
         cases.same("second testString", second.test_string("foo".into()).await, "second foo".into())?;
     }
     Ok(cases.count)
@@ -133,7 +137,14 @@ async fn structs(client: &ThriftTestClient, cases: &mut Cases) -> Result<(), Str
     let second = BTreeMap::from([(Numberz::SIX, Insanity::default())]);
     let insane = BTreeMap::from([(1, first), (2, second)]);
     cases.same("testInsanity", client.test_insanity(argument.clone()).await, insane)?;
-    let multi = client.test_multi(74, 0x00FF_00FF, 0x000F_FFFF_FFFF_D0D0, BTreeMap::from([(0, "abc".into())]), Numberz::FIVE, 0xF0_F0F0);
+    let multi = client.test_multi(
+        74,
+        0x00FF_00FF,
+        0x000F_FFFF_FFFF_D0D0,
+        BTreeMap::from([(0, "abc".into())]),
+        Numberz::FIVE,
+        0xF0_F0F0,
+    );
     let expected = Xtruct {
         string_thing: "Hello2".into(),
         byte_thing: 74,
@@ -160,9 +171,13 @@ async fn structs(client: &ThriftTestClient, cases: &mut Cases) -> Result<(), Str
         cases.same("testUnion", client.test_union(thing.clone()).await, thing)?;
     }
     let leaf = Tree { item: 1, ..Tree::default() };
-    let tree = Tree { item: 0, left: Some(leaf.clone().into()), right: None, children: vec![leaf.clone(), leaf] };
+    let tree =
+        Tree { item: 0, left: Some(leaf.clone().into()), right: None, children: vec![leaf.clone(), leaf] };
     cases.same("testTree", client.test_tree(tree.clone()).await, tree)?;
-    let answer = client.test_defaults(Defaults::default()).await.map_err(|status| format!("testDefaults: {status}"))?;
+    let answer = client
+        .test_defaults(Defaults::default())
+        .await
+        .map_err(|status| format!("testDefaults: {status}"))?;
     let numbers = (answer.number, answer.flag, answer.numberz, answer.xtruct.i32_thing);
     cases.holds("testDefaults", numbers == (16, true, Numberz::FIVE, 7), &answer)
 }
@@ -180,11 +195,16 @@ async fn failures(client: &ThriftTestClient, cases: &mut Cases) -> Result<(), St
     let text = Xception::of(&status).map(|exception| exception.message);
     cases.holds("testMultiException", text.as_deref() == Some("This is an Xception"), &status)?;
     let status = failed(client.test_multi_exception("Xception2".into(), String::new()).await.map(drop))?;
-    let second = Xception2::of(&status).map(|exception| (exception.error_code, exception.struct_thing.string_thing));
+    let second =
+        Xception2::of(&status).map(|exception| (exception.error_code, exception.struct_thing.string_thing));
     let is_second = second == Some((2002, "This is an Xception2".to_owned()));
     cases.holds("testMultiException, the second", is_second && status.code() == Code::NotFound, &status)?;
     let success = client.test_multi_exception("success".into(), "foobar".into()).await;
-    cases.same("testMultiException, none", success, Xtruct { string_thing: "foobar".into(), ..Xtruct::default() })?;
+    cases.same(
+        "testMultiException, none",
+        success,
+        Xtruct { string_thing: "foobar".into(), ..Xtruct::default() },
+    )?;
     let count = async || client.count_oneway().await.map(switchboard::Response::into_inner);
     let before = count().await.map_err(|status| format!("countOneway: {status}"))?;
     client.test_oneway(0).await.map_err(|status| format!("testOneway: {status}"))?;

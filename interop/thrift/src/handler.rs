@@ -1,8 +1,8 @@
 //! What the test server answers: mostly what it was asked.
 
 use crate::generated::thrift::test::{
-    CrazyNesting, Defaults, Insanity, Numberz, SecondService, SomeUnion, ThriftTest, Tree, Xception, Xception2,
-    Xtruct, Xtruct2,
+    CrazyNesting, Defaults, Insanity, Numberz, SecondService, SomeUnion, ThriftTest, Tree, Xception,
+    Xception2, Xtruct, Xtruct2,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

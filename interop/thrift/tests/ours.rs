@@ -62,27 +62,65 @@ async fn other_wires_carry_the_same_service() {
         if let Some(codec) = codec {
             client = client.with_codec(codec);
         }
-        assert_eq!(client.test_multi_exception("success".into(), "x".into()).await.unwrap().string_thing, "x");
+        assert_eq!(
+            client.test_multi_exception("success".into(), "x".into()).await.unwrap().string_thing,
+            "x"
+        );
         let status = client.test_exception("Xception".into()).await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition, "{url}: {status}");
-        assert_eq!(Xception::of(&status).map(|exception| exception.error_code), Some(1001), "{url}: {status}");
+        assert_eq!(
+            Xception::of(&status).map(|exception| exception.error_code),
+            Some(1001),
+            "{url}: {status}"
+        );
         assert_eq!(client.test_defaults(Default::default()).await.unwrap().number, 16);
     }
     // As people write it by hand: what is left out has its default.
-    let answer = post(&running, "/thrift.test.ThriftTest/testDefaults", r#"{"thing":{"text":"y"}}"#).await;
+    let body = r#"{"thing":{"text":"y"}}"#;
+    let answer =
+        post(&running, "/thrift.test.ThriftTest/testDefaults", "application/json", body.as_bytes()).await;
     assert!(answer.contains(r#""number":16"#) && answer.contains(r#""text":"y""#), "{answer}");
 }
 
-async fn post(running: &Running, path: &str, body: &str) -> String {
+/// The whole answer, what is no text in it replaced.
+async fn post(running: &Running, path: &str, kind: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    soon(stream.read_to_string(&mut answer)).await.unwrap();
-    answer
+    stream.write_all(&[request.as_bytes(), body].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    soon(stream.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn messages_come_by_post_to_any_path() {
+    let running = start().await;
+    let thrift = "application/x-thrift";
+    let call = b"\x80\x01\0\x01\0\0\0\x04ping\0\0\0\x07\x0b\0\x01\0\0\0\x01x\0";
+    let answer = post(&running, "/", thrift, call).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("content-type: application/x-thrift"),
+        "{answer}"
+    );
+    assert!(answer.contains("pong: x"), "{answer}");
+    let oneway = b"\x80\x01\0\x04\0\0\0\x0atestOneway\0\0\0\x07\x08\0\x01\0\0\0\0\0";
+    let answer = post(&running, "/any", "application/vnd.apache.thrift.binary", oneway).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"), "{answer}");
+    let unknown = b"\x80\x01\0\x01\0\0\0\x04nope\0\0\0\x07\0";
+    let answer = post(&running, "/", thrift, unknown).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("unknown method nope"), "{answer}");
+    for (body, status) in [
+        (&b""[..], "400"),
+        (&call[..20], "400"),
+        (b"\x80\x02\0\x01xxxxxxxx", "400"),
+        (&[0x80; 2 << 20], "413"),
+    ] {
+        let answer = post(&running, "/", thrift, body).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
 }
 
 #[tokio::test]

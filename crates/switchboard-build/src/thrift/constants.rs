@@ -11,7 +11,11 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
 /// A constant of a type that Rust can have in one: numbers, texts, members of enums. Others are only values for fields.
-pub(super) fn emit(types: &Types<'_>, file: usize, constant: &Constant) -> Result<Option<TokenStream>, Error> {
+pub(super) fn emit(
+    types: &Types<'_>,
+    file: usize,
+    constant: &Constant,
+) -> Result<Option<TokenStream>, Error> {
     let Constant { name, ty, value, doc, line } = constant;
     let resolved = types.schema.resolve(file, ty, *line)?;
     let (ty, value) = match &resolved {
@@ -42,8 +46,7 @@ pub(super) fn expression(
 ) -> Result<TokenStream, Error> {
     let unfit = || unfit(types, file, line);
     let (at, value) = types.schema.value(file, value, line)?;
-    let inner =
-        |value: &Value, ty: &Resolved<'_>, keyed: bool| expression(types, at, value, ty, line, keyed);
+    let inner = |value: &Value, ty: &Resolved<'_>, keyed: bool| expression(types, at, value, ty, line, keyed);
     Ok(match (ty, &*value) {
         (Resolved::Base(base), value) => base_value(*base, value, keyed).ok_or_else(unfit)?,
         (Resolved::Enum(file, item), Value::Int(number)) => {

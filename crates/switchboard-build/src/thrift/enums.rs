@@ -10,7 +10,8 @@ use quote::quote;
 
 pub(super) fn emit(item: &Enum) -> TokenStream {
     let ident = type_ident(&item.name);
-    let doc = docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc =
+        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
     let members = item.members.iter().map(|(name, number, doc)| {
         let (ident, number) = (constant_ident(name), Literal::i32_unsuffixed(*number));
         let doc = docs::attributes(&doc.as_deref().map_or_else(|| format!("`{name}`."), docs::harmless));

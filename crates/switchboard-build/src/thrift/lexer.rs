@@ -71,7 +71,9 @@ impl<'a> Lexer<'a> {
                 let end = self.rest.find('\n').unwrap_or(self.rest.len());
                 self.step(end);
             } else if self.rest.starts_with("/*") {
-                let Some(end) = self.rest.find("*/") else { return Err(self.error("a comment without an end")) };
+                let Some(end) = self.rest.find("*/") else {
+                    return Err(self.error("a comment without an end"));
+                };
                 let comment = &self.rest[2..end.max(2)];
                 if let Some(doc) = comment.strip_prefix('*') {
                     self.doc = documentation(doc);

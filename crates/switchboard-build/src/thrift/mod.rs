@@ -63,8 +63,10 @@ impl Thrift {
             println!("cargo:rerun-if-changed={}", document.path.display());
         }
         let packages = package::generate(&schema)?;
-        let files: Vec<_> =
-            packages.into_iter().map(|(name, code)| builder::Generated { name, code, descriptors: None }).collect();
+        let files: Vec<_> = packages
+            .into_iter()
+            .map(|(name, code)| builder::Generated { name, code, descriptors: None })
+            .collect();
         output.write(&files)
     }
 }

@@ -39,6 +39,8 @@ fn code(schema: &Schema, name: &str, files: &[usize]) -> Result<String, Error> {
     check_names(name, [&services, &others])?;
     lints::allow_in_services(&mut services);
     lints::allow_in_messages(&mut others);
+    lints::allow_signatures(&mut services);
+    lints::allow_signatures(&mut others);
     let mut sources: Vec<_> = files.iter().map(|file| &schema.documents[*file]).collect();
     sources.sort_by_key(|document| &document.stem);
     let sources: Vec<_> = sources.iter().map(|document| format!("{}.thrift", document.stem)).collect();

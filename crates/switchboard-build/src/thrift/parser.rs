@@ -2,8 +2,8 @@
 
 use super::{
     ast::{
-        Base, Constant, Document, Enum, Field, Function, Requiredness, Service, Struct, StructKind, Type, Typedef,
-        Value,
+        Base, Constant, Document, Enum, Field, Function, Requiredness, Service, Struct, StructKind, Type,
+        Typedef, Value,
     },
     lexer::{self, Token, Word},
 };
@@ -221,7 +221,9 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<Value, Error> {
         let line = self.line();
-        let Some(word) = self.words.get(self.at) else { return Err(self.error_at(line, "a value is missing")) };
+        let Some(word) = self.words.get(self.at) else {
+            return Err(self.error_at(line, "a value is missing"));
+        };
         let token = word.token.clone();
         self.at += 1;
         Ok(match token {

@@ -64,7 +64,8 @@ impl Schema {
         self.documents.push(document);
         for (include, line) in wanted {
             let own = file.parent().map(Path::to_owned);
-            let mut places = own.into_iter().chain(includes.iter().cloned()).map(|folder| folder.join(&include));
+            let mut places =
+                own.into_iter().chain(includes.iter().cloned()).map(|folder| folder.join(&include));
             let Some(found) = places.find(|place| place.is_file()) else {
                 return Err(Error::new(format!(
                     "{name}:{line}: {include} is not there: add its directory with .include(…)"
@@ -83,7 +84,9 @@ impl Schema {
         let structs = document.structs.iter().map(|item| &item.name);
         let others = document.enums.iter().map(|item| &item.name);
         let typedefs = document.typedefs.iter().map(|item| &item.name);
-        for name in structs.chain(others).chain(typedefs).chain(document.services.iter().map(|item| &item.name)) {
+        for name in
+            structs.chain(others).chain(typedefs).chain(document.services.iter().map(|item| &item.name))
+        {
             if !names.insert(name) {
                 return Err(Error::new(format!("{}: {name} is defined twice", document.path.display())));
             }
@@ -114,7 +117,13 @@ impl Schema {
         self.resolve_within(file, ty, line, TYPEDEFS_MAX)
     }
 
-    fn resolve_within(&self, file: usize, ty: &Type, line: usize, left: usize) -> Result<Resolved<'_>, Error> {
+    fn resolve_within(
+        &self,
+        file: usize,
+        ty: &Type,
+        line: usize,
+        left: usize,
+    ) -> Result<Resolved<'_>, Error> {
         if left == 0 {
             return Err(Error::new(format!("{}: a typedef that leads to itself", self.place(file, line))));
         }

@@ -106,7 +106,11 @@ fn method<'a>(
     };
     let place = || types.schema.place(file, function.line);
     if function.oneway && (function.returns.is_some() || !function.throws.is_empty()) {
-        return Err(Error::new(format!("{}: nobody gets what oneway {} returns or throws", place(), function.name)));
+        return Err(Error::new(format!(
+            "{}: nobody gets what oneway {} returns or throws",
+            place(),
+            function.name
+        )));
     }
     let mut throws = Vec::new();
     for field in &function.throws {
@@ -390,8 +394,9 @@ impl Parts<'_> {
 
     fn api(&self) -> TokenStream {
         let Parts { full_name, client, api, .. } = self;
-        let doc =
-            docs::attributes(&format!("What callers of `{full_name}` need: implement it with a fake in tests."));
+        let doc = docs::attributes(&format!(
+            "What callers of `{full_name}` need: implement it with a fake in tests."
+        ));
         let signatures = self.methods.iter().map(|method| {
             let Method { ident, reply, .. } = method;
             let (doc, parameters) = (method.doc("Calls", full_name), method.parameters());

@@ -27,7 +27,12 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// For a field of a struct.
-    pub(super) fn new(types: &Types<'a>, file: usize, item: &Struct, field: &'a Field) -> Result<Plan<'a>, Error> {
+    pub(super) fn new(
+        types: &Types<'a>,
+        file: usize,
+        item: &Struct,
+        field: &'a Field,
+    ) -> Result<Plan<'a>, Error> {
         let resolved = types.schema.resolve(file, &field.ty, field.line)?;
         let boxed = types.holds(&resolved, item);
         let optional = match field.requiredness {
@@ -57,7 +62,8 @@ impl<'a> Plan<'a> {
         if boxed {
             inner = quote!(::std::boxed::Box<#inner>);
         }
-        let required = !optional && (field.requiredness == Requiredness::Required || !types.has_default(&resolved));
+        let required =
+            !optional && (field.requiredness == Requiredness::Required || !types.has_default(&resolved));
         let ident = field_ident(&field.name);
         let mut plan = Plan { ident, resolved, field, inner, boxed, optional, required, default: None };
         if let Some(value) = &field.default {
@@ -160,7 +166,8 @@ pub(super) fn emit(types: &Types<'_>, file: usize, item: &Struct) -> Result<Toke
     let ident = type_ident(&item.name);
     let plans = item.fields.iter().map(|field| Plan::new(types, file, item, field));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let doc = docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let doc =
+        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
     let resolved = Resolved::Struct(file, item);
     let ordered = !types.has_double(&resolved);
     let definition =
@@ -218,7 +225,9 @@ pub(super) fn structure(
     });
     let reads = plans.iter().map(|plan| plan.read(name));
     let step = if plans.is_empty() {
-        quote!(while let ::core::option::Option::Some((kind, _)) = input.field()? { input.skip(kind)?; })
+        quote!(while let ::core::option::Option::Some((kind, _)) = input.field()? {
+            input.skip(kind)?;
+        })
     } else {
         quote! {
             while let ::core::option::Option::Some((kind, id)) = input.field()? {
@@ -269,14 +278,17 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
             item.name
         )));
     }
-    let doc = docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
-    let order = (!types.has_double(&Resolved::Struct(file, item))).then(|| quote!(Eq, Hash, Ord, PartialOrd,));
+    let doc =
+        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let order =
+        (!types.has_double(&Resolved::Struct(file, item))).then(|| quote!(Eq, Hash, Ord, PartialOrd,));
     let (mut variants, mut writes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
     for field in &item.fields {
         let plan = Plan::new(types, file, item, field)?;
         let (variant, inner) = (type_ident(&field.name), &plan.inner);
         let (name, id) = (&field.name, Literal::i16_unsuffixed(field.id));
-        let doc = docs::attributes(&field.doc.as_deref().map_or_else(|| format!("`{name}`."), docs::harmless));
+        let doc =
+            docs::attributes(&field.doc.as_deref().map_or_else(|| format!("`{name}`."), docs::harmless));
         let rename = (variant != name.as_str()).then(|| quote!(#[serde(rename = #name)]));
         variants.push(quote!(#doc #rename #variant(#inner)));
         writes.push(quote!(Self::#variant(value) => ::switchboard::codegen::thrift::field(out, #id, value),));
@@ -347,7 +359,12 @@ const CODES: [(&str, &str); 16] = [
 ];
 
 /// What makes a status of an exception, and the other way round.
-fn exception(types: &Types<'_>, file: usize, item: &Struct, plans: &[Plan<'_>]) -> Result<TokenStream, Error> {
+fn exception(
+    types: &Types<'_>,
+    file: usize,
+    item: &Struct,
+    plans: &[Plan<'_>],
+) -> Result<TokenStream, Error> {
     let ident = type_ident(&item.name);
     let asked = item.annotations.iter().find(|(name, _)| name == "switchboard.code");
     let asked = asked.map_or("failed_precondition", |(_, code)| code);

@@ -58,7 +58,8 @@ impl<'a> Types<'a> {
             return quote!(#ident);
         }
         let up = self.package.split('.').map(|_| quote!(super::));
-        let down = package.split('.').map(|module| idents::rust_path_to_tokens(&idents::escape_mod_ident(module)));
+        let down =
+            package.split('.').map(|module| idents::rust_path_to_tokens(&idents::escape_mod_ident(module)));
         quote!(#(#up)* #(#down::)* #ident)
     }
 
@@ -79,7 +80,9 @@ impl<'a> Types<'a> {
             Resolved::Enum(..) => false,
             Resolved::List(element) => self.any(element, seen, keyed, test),
             Resolved::Set(element) => self.any(element, seen, true, test),
-            Resolved::Map(key, value) => self.any(key, seen, true, test) || self.any(value, seen, keyed, test),
+            Resolved::Map(key, value) => {
+                self.any(key, seen, true, test) || self.any(value, seen, keyed, test)
+            }
             Resolved::Struct(file, item) => {
                 let known = std::ptr::from_ref(*item);
                 if seen.contains(&known) {

@@ -235,7 +235,8 @@ pub fn thrift_struct(data: &[u8]) {
     for encoded in [Encoded::Binary, Encoded::Compact] {
         let whole = Scanner::new(encoded).scan(&bytes, max);
         let mut scanner = Scanner::new(encoded);
-        let slow = (0..=bytes.len()).map(|end| scanner.scan(&bytes[..end], max)).find(|seen| *seen != Ok(None));
+        let slow =
+            (0..=bytes.len()).map(|end| scanner.scan(&bytes[..end], max)).find(|seen| *seen != Ok(None));
         assert_eq!(slow.unwrap_or(Ok(None)), whole);
     }
 }

@@ -125,7 +125,10 @@ impl ClientWire for Client {
             ));
         }
         if open.codec != Codec::Thrift {
-            let text = format!("Thrift carries messages of .thrift files, written as thrift and not as {}", open.codec);
+            let text = format!(
+                "Thrift carries messages of .thrift files, written as thrift and not as {}",
+                open.codec
+            );
             return Err(Status::unimplemented(text));
         }
         let name = self.methods.get(usize::from(open.method)).map_or("", |name| name);
@@ -145,7 +148,8 @@ impl ClientWire for Client {
         let compact = match self.settings.encoded {
             Encoded::Binary => None,
             Encoded::Compact => {
-                let refused = |malformed| Status::internal(format!("a request that is no struct: {malformed}"));
+                let refused =
+                    |malformed| Status::internal(format!("a request that is no struct: {malformed}"));
                 Some(Bytes::from(transcode::to_compact(body).map_err(refused)?.0))
             }
         };
@@ -171,7 +175,8 @@ impl ClientWire for Client {
                 let bytes = metadata.encoded_len();
                 if bytes > self.limits.metadata_bytes_max as usize {
                     let max = self.limits.metadata_bytes_max;
-                    let text = format!("{bytes} bytes of metadata are over the limit of {max} (metadata_bytes_max)");
+                    let text =
+                        format!("{bytes} bytes of metadata are over the limit of {max} (metadata_bytes_max)");
                     return Err(Status::resource_exhausted(text));
                 }
                 let (encoded, zlib) = (self.settings.encoded, self.settings.zlib);
@@ -189,7 +194,13 @@ impl ClientWire for Client {
     }
 
     /// There are no streams.
-    fn item(&mut self, _id: CallId, _item: &Bytes, _compressed: bool, _out: &mut Outbox) -> Result<(), Status> {
+    fn item(
+        &mut self,
+        _id: CallId,
+        _item: &Bytes,
+        _compressed: bool,
+        _out: &mut Outbox,
+    ) -> Result<(), Status> {
         Err(Status::unimplemented("Thrift carries no streams"))
     }
 

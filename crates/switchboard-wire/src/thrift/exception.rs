@@ -68,10 +68,12 @@ pub fn read(body: &Bytes) -> Result<Status, Malformed> {
     }
     let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
     let coded = |otherwise: Code| match text.split_once(": ") {
-        Some((name, rest)) => match Code::ALL.into_iter().find(|code| code.name() == name && *code != Code::Ok) {
-            Some(code) => (code, rest.to_owned()),
-            None => (otherwise, text.clone()),
-        },
+        Some((name, rest)) => {
+            match Code::ALL.into_iter().find(|code| code.name() == name && *code != Code::Ok) {
+                Some(code) => (code, rest.to_owned()),
+                None => (otherwise, text.clone()),
+            }
+        }
         None => (otherwise, text.clone()),
     };
     let (code, text) = match number.unwrap_or(0) {

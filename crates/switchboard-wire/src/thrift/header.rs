@@ -8,8 +8,8 @@ use super::{
     compact::{put_varint, varint},
 };
 use crate::Metadata;
-use std::fmt;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status as Progress};
+use std::fmt;
 
 /// The first two bytes behind the length.
 pub const MAGIC: [u8; 2] = [0x0F, 0xFF];
@@ -133,7 +133,7 @@ impl Header {
                 out.extend_from_slice(value);
             }
         }
-        while (out.len() - header) % 4 != 0 {
+        while !(out.len() - header).is_multiple_of(4) {
             out.push(0);
         }
         let words = ((out.len() - header) / 4) as u16;

@@ -25,7 +25,7 @@ pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status>
         None => true,
         Some(service) => {
             known.strip_suffix(service).is_some_and(|package| package.is_empty() || package.ends_with('.'))
-        },
+        }
     };
     let services = table.services().iter().filter(|known| meant(known.name));
     let found = services.clone().find_map(|known| {

@@ -40,7 +40,9 @@ impl Scanner {
     pub fn scan(&mut self, bytes: &[u8], max: usize) -> Result<Option<usize>, Malformed> {
         while let Some(level) = self.levels.last().copied() {
             if self.at > max {
-                return Err(Malformed(format!("a message of more than {max} bytes (message_bytes_max)").into()));
+                return Err(Malformed(
+                    format!("a message of more than {max} bytes (message_bytes_max)").into(),
+                ));
             }
             let Some(rest) = bytes.get(self.at..) else { return Ok(None) };
             let stepped = match (level, self.encoded) {

@@ -28,7 +28,8 @@ static OTHER: ServiceInfo =
     ServiceInfo { name: "demo.Other", methods: &[MethodInfo::new("add", Kind::Unary)], descriptor: &[] };
 
 /// `{1: i32 5, 2: "hi", 3: true, 4: 1.0, 20: [true, false]}`
-const BODY: &str = "0800010000000 50b000200000002 6869 02000301 0400043ff0000000000000 0f0014 02 00000002 0100 00";
+const BODY: &str =
+    "0800010000000 50b000200000002 6869 02000301 0400043ff0000000000000 0f0014 02 00000002 0100 00";
 const BODY_COMPACT: &str = "150a 18026869 11 17000000000000f03f 0928 22 0102 00";
 
 fn hex(text: &str) -> Vec<u8> {
@@ -171,7 +172,8 @@ fn hostile_sizes_end_the_connection_with_an_answer() {
     let frame = [hex("00ffffff"), hex(call)].concat();
     let list = hex(&format!("{call} 0f0001 02 7fffffff"));
     let string = hex(&format!("{call} 0b0001 ffffffff"));
-    for (bytes, at, text) in [(frame, 4, "message_bytes_max"), (list, 0, "more than 100"), (string, 0, "-1")] {
+    for (bytes, at, text) in [(frame, 4, "message_bytes_max"), (list, 0, "more than 100"), (string, 0, "-1")]
+    {
         let (_, answers, fatal) = echoes(&mut server(limits), &[&bytes[..], &[0; 20]].concat());
         assert!(fatal.as_ref().is_some_and(|fatal| fatal.contains(text)), "{fatal:?}");
         let head = message::Head::read(&answers[at..]).unwrap().unwrap();
@@ -233,7 +235,8 @@ fn replies_wait_for_earlier_ones_unless_the_client_matches_them() {
 #[test]
 fn values_survive_and_fields_of_other_types_are_skipped() {
     type Map = std::collections::BTreeMap<String, Vec<std::collections::BTreeSet<Double>>>;
-    let map = Map::from([("a".to_owned(), vec![[Double(f64::NAN), Double(-0.0)].into()]), (String::new(), vec![])]);
+    let map =
+        Map::from([("a".to_owned(), vec![[Double(f64::NAN), Double(-0.0)].into()]), (String::new(), vec![])]);
     let uuid: Uuid = "123e4567-e89b-12d3-a456-426614174000".parse().unwrap();
     let mut bytes = Vec::new();
     put_field(&mut bytes, 1, &map);
@@ -289,7 +292,9 @@ fn elements_may_not_take_more_memory_than_the_budget() {
 fn client_and_server_understand_each_other_in_every_way() {
     let body = Bytes::from(hex(BODY));
     let ways = [Framing::Unframed, Framing::Framed, Framing::Header];
-    for (framing, encoded) in ways.into_iter().flat_map(|way| [(way, Encoded::Binary), (way, Encoded::Compact)]) {
+    for (framing, encoded) in
+        ways.into_iter().flat_map(|way| [(way, Encoded::Binary), (way, Encoded::Compact)])
+    {
         for zlib in [false, true] {
             let settings = Settings { framing, encoded, multiplexed: zlib, zlib };
             let mut client = Client::new(Limits::default(), settings);
@@ -338,8 +343,10 @@ fn client_and_server_understand_each_other_in_every_way() {
                 let ClientEvent::Head { id: 7, metadata } = events.remove(0) else { panic!("{events:?}") };
                 assert_eq!(metadata.text("tenant"), Some("a"));
             }
-            let [ClientEvent::Reply { id: 7, item, .. }, ClientEvent::End { id: 0xFFFF_FFFF, end: Err(status) }] =
-                &events[..]
+            let [
+                ClientEvent::Reply { id: 7, item, .. },
+                ClientEvent::End { id: 0xFFFF_FFFF, end: Err(status) },
+            ] = &events[..]
             else {
                 panic!("{events:?}")
             };

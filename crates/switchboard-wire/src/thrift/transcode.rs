@@ -45,7 +45,9 @@ impl<'a> FromCompact<'a> {
             let (delta, kind) = (head >> 4, head & 0x0F);
             last = match delta {
                 0 => narrow(unzigzag(self.varint()?))?,
-                delta => last.checked_add(i16::from(delta)).ok_or_else(|| Malformed::size("a field number"))?,
+                delta => {
+                    last.checked_add(i16::from(delta)).ok_or_else(|| Malformed::size("a field number"))?
+                }
             };
             let binary = binary_type(kind)?;
             self.out.push(binary.0);
@@ -147,7 +149,9 @@ impl<'a> FromCompact<'a> {
         if self.out.len() <= self.max {
             return Ok(());
         }
-        Err(Malformed(format!("more than {} bytes (message_bytes_max) once it is not compact", self.max).into()))
+        Err(Malformed(
+            format!("more than {} bytes (message_bytes_max) once it is not compact", self.max).into(),
+        ))
     }
 
     fn put_len(&mut self, len: usize) {

@@ -214,7 +214,8 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             None => Err(Malformed(
-                format!("the elements of its containers take more than {ELEMENTS_MAX} bytes of memory").into(),
+                format!("the elements of its containers take more than {ELEMENTS_MAX} bytes of memory")
+                    .into(),
             )),
         }
     }
@@ -303,7 +304,9 @@ impl Value for String {
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let len = input.length()?;
         let text = std::str::from_utf8(input.take(len)?);
-        Ok(text.map_err(|_| Malformed("a string is not UTF-8; binary is the type for bytes".into()))?.to_owned())
+        Ok(text
+            .map_err(|_| Malformed("a string is not UTF-8; binary is the type for bytes".into()))?
+            .to_owned())
     }
 }
 

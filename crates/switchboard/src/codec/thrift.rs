@@ -73,7 +73,8 @@ pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> 
 /// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
 pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result<T> {
     if codec == Codec::Thrift {
-        return T::read(&mut Reader::new(&bytes)).map_err(|error| malformed(short_name::<T>(), codec, &error));
+        return T::read(&mut Reader::new(&bytes))
+            .map_err(|error| malformed(short_name::<T>(), codec, &error));
     }
     serde::decode(codec, bytes)
 }
@@ -82,7 +83,11 @@ pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result
 ///
 /// # Errors
 /// Those of [`encode`], and what the method failed with if that is nothing that Thrift can say.
-pub fn encode_result<T: Serialize + Value>(outcome: Result<T>, codec: Codec, throws: &[Throw]) -> Result<Bytes> {
+pub fn encode_result<T: Serialize + Value>(
+    outcome: Result<T>,
+    codec: Codec,
+    throws: &[Throw],
+) -> Result<Bytes> {
     if codec != Codec::Thrift {
         return serde::encode(&outcome?, codec);
     }
@@ -116,11 +121,13 @@ pub fn decode_result<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes, th
     if codec != Codec::Thrift {
         return serde::decode(codec, bytes);
     }
-    read_result(&bytes, throws).map_err(|error| malformed(short_name::<T>(), codec, &error))?.map_err(|thrown| {
-        thrown.unwrap_or_else(|| {
-            Status::internal("the result has neither a value nor an exception that the method declares")
-        })
-    })
+    read_result(&bytes, throws).map_err(|error| malformed(short_name::<T>(), codec, &error))?.map_err(
+        |thrown| {
+            thrown.unwrap_or_else(|| {
+                Status::internal("the result has neither a value nor an exception that the method declares")
+            })
+        },
+    )
 }
 
 type Read<T> = std::result::Result<std::result::Result<T, Option<Status>>, Malformed>;

@@ -75,7 +75,10 @@ mod tests {
         assert!(of(&[("protocol", "header"), ("zlib", "true")]).check().is_ok());
         assert!(of(&[("protocol", "header"), ("framed", "false")]).check().is_err());
         assert!(of(&[("protocol", "compact"), ("zlib", "true")]).check().is_err());
-        assert_eq!(Thrift::default().set("protocol", "json"), Err("binary, compact, header or header-compact"));
+        assert_eq!(
+            Thrift::default().set("protocol", "json"),
+            Err("binary, compact, header or header-compact")
+        );
         assert_eq!(Thrift::default().set("spin", "1"), Ok(false));
     }
 }
