@@ -9,8 +9,9 @@
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
 //! compressions are gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
-//! the native wire. What browsers load from the application itself is answered by [`pages`].
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`thrift`] a message of Thrift in one, and [`websocket`] turns a
+//! connection into one of JSON-RPC or of the native wire. What browsers load from the application itself is answered by
+//! [`pages`].
 //!
 //! # What a call costs
 //!
@@ -52,10 +53,12 @@ mod rest;
 mod reword;
 mod standard;
 pub(crate) mod text;
+mod thrift;
 mod ticket;
 mod trailers;
 mod traits;
 pub(crate) mod websocket;
+mod whole;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;

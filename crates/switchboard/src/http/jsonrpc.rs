@@ -4,15 +4,9 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
-    dispatch::late,
-    ticket::Ticket,
+    whole::{Handler, Whole, notify},
 };
-use crate::{
-    Call, Codec, Cx, Kind, Limit, Limits, Metadata, Peer, Result, Status,
-    call::{ReplyBody, RequestBody},
-    context,
-    server::Shared,
-};
+use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -21,8 +15,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
+    future::poll_fn,
     sync::Arc,
     task::Poll,
     time::{Duration, Instant},
@@ -210,58 +203,19 @@ impl JsonRpc {
         if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
             return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
         }
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, common.deadline, &self.peer)?;
-        ticket.received(message.len());
-        let (service, index) = table.place(method);
-        let service_info = table.services()[usize::from(service)];
-        let deadline = ticket.deadline();
-        let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
-        ticket.set_trace(cx.shared_trace());
-        let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
-        let mut handler = self.shared.services[usize::from(service)].call(call);
-        let replied = async move {
-            let reply = poll_fn(|cx| {
-                if let Some(over) = ticket.over(cx) {
-                    return Poll::Ready(Err(over));
-                }
-                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
-                if poll.is_pending() {
-                    ticket.park(cx.waker());
-                }
-                poll
-            });
-            let reply = match deadline {
-                None => reply.await,
-                Some(deadline) => {
-                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
-                }
-            };
-            let answer = reply.map(crate::Reply::joined).and_then(|reply| match reply.body {
-                ReplyBody::One(message) => {
-                    let mut metadata = reply.metadata;
-                    metadata.extend(reply.trailers);
-                    Ok((message, metadata))
-                }
-                ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
-                    Err(Status::internal("the handler answered with a stream where one message belongs"))
-                }
-            });
-            if let Ok((message, _)) = &answer {
-                ticket.sent(message.len());
-            }
-            ticket.end(answer.as_ref().map_or_else(Status::code, |_| crate::Code::Ok));
-            answer
-        };
-        Ok(Box::pin(replied))
+        let Common { metadata, deadline } = common;
+        Whole {
+            shared: &self.shared,
+            shard: self.shard,
+            peer: &self.peer,
+            method,
+            codec: Codec::Json,
+            message,
+            metadata: metadata.clone(),
+            deadline: *deadline,
+        }
+        .begin()
     }
-}
-
-/// A call that runs: its result and what goes with it.
-type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;
-
-/// Runs a handler whose outcome nobody waits for; its ticket counts it.
-fn notify(handler: Handler) {
-    tokio::spawn(handler);
 }
 
 fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
@@ -280,7 +234,7 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
 }
 
 /// What the caller allows for its calls: `connect-timeout-ms: 500` or `grpc-timeout: 500m`.
-fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
+pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() <= 10);
     if let Some(value) = headers.get("connect-timeout-ms") {
         let ms = value.to_str().ok().and_then(number);
