@@ -303,7 +303,11 @@ impl<C: Link> Pool<C> {
 #[cfg(test)]
 impl Pool {
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
-        self.places.iter().filter_map(|place| place.usable()).flat_map(|connection| connection.left()).collect()
+        self.places
+            .iter()
+            .filter_map(|place| place.usable())
+            .flat_map(|connection| connection.left())
+            .collect()
     }
 }
 

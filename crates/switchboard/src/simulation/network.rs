@@ -58,7 +58,8 @@ impl Weather {
 impl Link {
     /// A link that listens at `front` and dials `back`.
     pub(super) fn new(front: String, back: String, chance: Chance) -> Link {
-        let link = Link(Arc::new(Shared { weather: watch::Sender::new(Weather::FINE), open: Mutex::default() }));
+        let link =
+            Link(Arc::new(Shared { weather: watch::Sender::new(Weather::FINE), open: Mutex::default() }));
         tokio::spawn(link.clone().run(front, back, chance));
         link
     }
