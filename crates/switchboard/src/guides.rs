@@ -9,6 +9,10 @@ struct Auth;
 struct Balancing;
 
 #[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/combining.md")]
+struct Combining;
+
+#[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;
 
