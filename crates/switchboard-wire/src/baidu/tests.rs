@@ -1,6 +1,6 @@
 //! The vectors that were seen on the wire, and what the machines make of everything else.
 
-use super::{Client, Names, Server, checksum, frame, meta::put_user_field, proto};
+use super::{Client, Names, Server, checksum, error_code, frame, meta::put_user_field, proto};
 use crate::{
     Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
     wire::{
@@ -256,7 +256,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         let damaged = [&bytes[..bytes.len() - 1], b"!"].concat();
         let (status, told) = refused(&mut server, &damaged);
         assert!(status.message().contains("checksum"), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some("1003"));
+        assert_eq!(error_code(&told), 1003);
     }
     let open = Open { encoding: Encoding::Zstd, compressed: true, ..call(&metadata) };
     let status = client.open(1, open, Some(&Bytes::new()), &mut Outbox::new()).unwrap_err();
@@ -307,16 +307,16 @@ fn names_are_found_full_and_short() {
         }
     }
     for (service, method, number, text) in [
-        ("test.Echo", "Nope", "1002", "test.Echo has Say, Count"),
-        ("Echo", "Nope", "1002", "test.Echo has Say, Count"),
-        ("Nope", "Say", "1001", "unknown service Nope"),
-        ("a.Nope", "Say", "1001", "unknown service a.Nope"),
-        ("Echo", "Count", "1002", "streams"),
-        ("\u{1}", "", "1001", "unknown service"),
+        ("test.Echo", "Nope", 1002, "test.Echo has Say, Count"),
+        ("Echo", "Nope", 1002, "test.Echo has Say, Count"),
+        ("Nope", "Say", 1001, "unknown service Nope"),
+        ("a.Nope", "Say", 1001, "unknown service a.Nope"),
+        ("Echo", "Count", 1002, "streams"),
+        ("\u{1}", "", 1001, "unknown service"),
     ] {
         let (status, told) = refused(&mut server, &request(service, method, b"x", |_| {}));
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some(number), "{told}");
+        assert_eq!(error_code(&told), number, "{told}");
         assert_eq!((told.code(), told.message()), (Code::Unimplemented, status.message()));
     }
     let (status, _) = refused(&mut server, &request(&"x".repeat(257), "Say", b"", |_| {}));
@@ -345,20 +345,20 @@ fn wrong_frames_are_refused_or_end_the_connection() {
     let limits = Limits { message_bytes_max: 100, ..Limits::default() };
     let mut server = server(limits);
     type More = fn(&mut BytesMut);
-    let cases: [(usize, More, &str, &str); 7] = [
-        (3, |meta| proto::put_number(meta, 5, 4), "1003", "an attachment of 4 bytes"),
-        (3, |meta| proto::put_number(meta, 5, u64::MAX), "1003", "an attachment of -1 bytes"),
-        (3, |meta| proto::put_number(meta, 3, 4), "1003", "compress type 4"),
-        (3, |meta| proto::put_number(meta, 3, 77), "1003", "compress type 77"),
-        (3, |meta| proto::put_number(meta, 10, 3), "1003", "content type 3"),
-        (3, |meta| proto::put_number(meta, 11, 1), "1003", "checksum"),
-        (101, |_| {}, "2001", "message_bytes_max"),
+    let cases: [(usize, More, i32, &str); 7] = [
+        (3, |meta| proto::put_number(meta, 5, 4), 1003, "an attachment of 4 bytes"),
+        (3, |meta| proto::put_number(meta, 5, u64::MAX), 1003, "an attachment of -1 bytes"),
+        (3, |meta| proto::put_number(meta, 3, 4), 1003, "compress type 4"),
+        (3, |meta| proto::put_number(meta, 3, 77), 1003, "compress type 77"),
+        (3, |meta| proto::put_number(meta, 10, 3), 1003, "content type 3"),
+        (3, |meta| proto::put_number(meta, 11, 1), 1003, "checksum"),
+        (101, |_| {}, 2001, "message_bytes_max"),
     ];
     for (len, more, number, text) in cases {
         let bytes = request("Echo", "Say", &vec![b'x'; len], more);
         let (status, told) = refused(&mut server, &[&bytes[..], &hex(REQUEST)[..5]].concat());
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some(number), "{told}");
+        assert_eq!(error_code(&told), number, "{told}");
     }
     // The whole payload may be the attachment.
     let bytes = request("Echo", "Say", b"abc", |meta| proto::put_number(meta, 5, 3));
@@ -402,7 +402,7 @@ fn statuses_come_with_all_that_they_have() {
     // Refusing, as a server does that goes away.
     server.refuse();
     let (_, told) = refused(&mut server, &hex(REQUEST));
-    assert_eq!(told.metadata().text("baidu-error-code"), Some("2003"));
+    assert_eq!(error_code(&told), 2003);
 }
 
 #[test]
