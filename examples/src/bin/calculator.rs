@@ -3,15 +3,8 @@
 //! `docs/wires/thrift.md` shows old and new side by side. The client here speaks Thrift, as it would to a server that
 //! has not moved yet; without `?wire=thrift` it speaks the native wire to this one.
 
+use examples::tutorial::{Calculator, CalculatorClient, CalculatorServer, InvalidOperation, Operation, Work};
 use switchboard::{Code, Cx, Result, Server, codec::thrift::Exception};
-
-/// Generated from `calculator.thrift`.
-#[allow(missing_docs, unreachable_pub, reason = "generated code is as public as a library would need it")]
-mod tutorial {
-    switchboard::include_proto!("tutorial.v1");
-}
-
-use tutorial::{Calculator, CalculatorClient, CalculatorServer, InvalidOperation, Operation, Work};
 
 struct Handler;
 

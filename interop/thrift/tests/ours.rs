@@ -17,7 +17,7 @@ async fn start() -> Running {
     let server = Server::new()
         .add(ThriftTestServer::new(Answers::default()))
         .add(SecondServiceServer::new(Second))
-        .listen_with("tcp://127.0.0.1:0", &[(Limit::MessageBytesMax, 1 << 20)]);
+        .listen_with("tcp://127.0.0.1:0", [(Limit::MessageBytesMax, 1 << 20)]);
     server.start().await.unwrap()
 }
 
