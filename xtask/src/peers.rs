@@ -39,12 +39,14 @@ pub(crate) enum Peer {
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
     Redis,
+    /// rpcx's plug-ins for etcd, of a server and of a client.
+    RpcxRegistry,
     /// Counts instructions and system calls.
     Valgrind,
     ZooKeeper,
 }
 
-const ALL: [Peer; 18] = [
+const ALL: [Peer; 19] = [
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -62,6 +64,7 @@ const ALL: [Peer; 18] = [
     Peer::Python,
     Peer::Valgrind,
     Peer::Redis,
+    Peer::RpcxRegistry,
     Peer::ZooKeeper,
 ];
 
@@ -72,6 +75,8 @@ const ATTEMPTS: usize = 2;
 pub(crate) struct Peers {
     folder: PathBuf,
     requirements: PathBuf,
+    /// The folder of foreign peers in the checkout.
+    interop: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
@@ -82,6 +87,7 @@ impl Peers {
         Self {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
+            interop: workspace.root.join("interop"),
             sources: workspace.root.join("interop/js"),
             known: RefCell::default(),
         }
@@ -121,6 +127,7 @@ impl Peers {
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
+            Peer::RpcxRegistry => self.go_module("rpcx-registry", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -158,6 +165,24 @@ impl Peers {
             go(&["mod", "edit", &format!("-require={module}@{version}")])?;
             go(&["build", "-mod=mod", "-o", ".", &package])
         })
+    }
+
+    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its sources
+    /// may have changed; Go knows when there is nothing to do.
+    fn go_module(&self, sources: &str, name: &str) -> Result<PathBuf, Failure> {
+        if !process::is_in_path("go") {
+            return Err(Failure::new("go is not installed"));
+        }
+        let folder = self.folder.join(name);
+        create(&folder)?;
+        let program = absolute(&folder)?.join(name);
+        let sources = self.interop.join(sources);
+        attempt(|| {
+            process::run(
+                Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(&sources),
+            )
+        })?;
+        Ok(program)
     }
 
     /// A program that `build` leaves in the folder that it is given.
@@ -260,6 +285,7 @@ impl Peer {
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
+            Self::RpcxRegistry => "rpcx's plug-ins for etcd",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

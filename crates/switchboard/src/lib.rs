@@ -40,6 +40,9 @@ pub mod server;
 pub mod service;
 pub mod stream;
 mod trace;
+#[cfg(feature = "web")]
+#[doc(hidden)]
+pub mod web;
 
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
