@@ -47,6 +47,8 @@ pub(crate) enum Peer {
     Rpcx,
     /// Python with the library of Apache Thrift.
     Thrift,
+    /// rpcx's plug-ins for etcd, of a server and of a client.
+    RpcxRegistry,
     /// Counts instructions and system calls.
     Valgrind,
     ZooKeeper,
@@ -73,6 +75,7 @@ const ALL: &[Peer] = &[
     Peer::Redis,
     Peer::Rpcx,
     Peer::Thrift,
+    Peer::RpcxRegistry,
     Peer::ZooKeeper,
 ];
 
@@ -149,6 +152,7 @@ impl Peers {
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
             Peer::Rpcx => self.go_module("rpcx/peer", "rpcx-peer"),
+            Peer::RpcxRegistry => self.go_module("rpcx-registry", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -188,8 +192,8 @@ impl Peers {
         })
     }
 
-    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its
-    /// sources may have changed; Go knows when there is nothing to do.
+    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its sources
+    /// may have changed; Go knows when there is nothing to do.
     fn go_module(&self, sources: &str, name: &str) -> Result<PathBuf, Failure> {
         if !process::is_in_path("go") {
             return Err(Failure::new("go is not installed"));
@@ -308,6 +312,7 @@ impl Peer {
             Self::Redis => "Redis",
             Self::Rpcx => "rpcx for Go",
             Self::Thrift => "Python with the library of Apache Thrift",
+            Self::RpcxRegistry => "rpcx's plug-ins for etcd",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

@@ -43,7 +43,7 @@ const GRPC_CASES: [&str; 17] = [
 
 /// The tests of the registries with all of them built in; none may be left out for a server that is missing.
 pub(crate) fn registries(run: &Run<'_>) -> Outcome {
-    let missing: Vec<String> = [Peer::Dnsmasq, Peer::Etcd, Peer::Redis, Peer::ZooKeeper]
+    let missing: Vec<String> = [Peer::Dnsmasq, Peer::Etcd, Peer::Redis, Peer::RpcxRegistry, Peer::ZooKeeper]
         .into_iter()
         .filter_map(|peer| run.peers.path(peer).err().map(|failure| failure.to_string()))
         .collect();
@@ -52,6 +52,9 @@ pub(crate) fn registries(run: &Run<'_>) -> Outcome {
     }
     let mut command = run.workspace.cargo_command();
     command.args(["test", "--package", "switchboard-registry", "--all-features", "--lib", "--tests"]);
+    if let Ok(plugins) = run.peers.path(Peer::RpcxRegistry) {
+        command.env("SWITCHBOARD_RPCX_REGISTRY", plugins);
+    }
     process::run(command.env("SWITCHBOARD_REGISTRIES", "required")).into()
 }
 

@@ -14,14 +14,20 @@ use switchboard::{
 /// | `dns:///NAME:PORT`, or `dns:///_NAME._tcp.DOMAIN` for SRV; `dns://SERVER:53/…` | DNS, read only | `dns` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX`, `etcds://…` with TLS | etcd | `etcd` |
 /// | `file:PATH` | a file of instances | – |
+/// | `kubernetes:///SERVICE` in a pod, `kubernetes://HOST:PORT/SERVICE?http=on` for `kubectl proxy` | EndpointSlices, read only | `kubernetes` |
+/// | `mdns:`, `mdns://GROUP:PORT?interface=ADDRESS` | mDNS: the local network | `mdns` |
+/// | `nacos://USER:PASSWORD@HOST:PORT/NAMESPACE` | Nacos | `nacos` |
 /// | `redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=PREFIX` | Redis | `redis` |
 /// | `switchboard://HOST:PORT` | the embedded registry | `embedded` |
 /// | `zookeeper://HOST:PORT,HOST:PORT/PREFIX` | ZooKeeper | `zookeeper` |
 ///
 /// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
 /// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
-/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Times are
-/// numbers with `ms`, `s` or `m`. Nothing is sent before the registry is used.
+/// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Those of
+/// `kubernetes` are `account=FOLDER`, `namespace=NAME`, `port=NAME` and `scheme=tls`, those of `nacos` `api=1`,
+/// `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, Redis and ZooKeeper have keys and
+/// values [as rpcx does](crate::layout::RpcxLayout), `PATH` or `PREFIX` being its base path. Times are numbers with `ms`, `s` or `m`. Nothing is sent before the
+/// registry is used.
 ///
 /// # Errors
 /// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
@@ -94,14 +100,17 @@ const fn kind_of(
 
 /// The one list: schemes, the feature that they need, options of their own, and how to connect.
 const SCHEMES: &[Kind] = &[
-    kind_of(&["consul"], "consul", &["token"], CONSUL),
+    kind_of(&["consul"], "consul", &["layout", "token"], CONSUL),
     kind_of(&["dns"], "dns", &["scheme"], DNS),
-    kind_of(&["etcd"], "etcd", &[], ETCD),
-    kind_of(&["etcds"], "etcd", &["ca", "cert", "key", "server_name"], ETCD),
+    kind_of(&["etcd"], "etcd", &["layout"], ETCD),
+    kind_of(&["etcds"], "etcd", &["ca", "cert", "key", "layout", "server_name"], ETCD),
     kind_of(&["file"], "", &[], Some(file)),
-    kind_of(&["redis"], "redis", &["prefix"], REDIS),
+    kind_of(&["kubernetes"], "kubernetes", &["account", "http", "namespace", "port", "scheme"], KUBERNETES),
+    kind_of(&["mdns"], "mdns", &["interface"], MDNS),
+    kind_of(&["nacos"], "nacos", &["api", "cluster", "group", "poll"], NACOS),
+    kind_of(&["redis"], "redis", &["layout", "prefix"], REDIS),
     kind_of(&["switchboard"], "embedded", &[], EMBEDDED),
-    kind_of(&["zookeeper"], "zookeeper", &[], ZOOKEEPER),
+    kind_of(&["zookeeper"], "zookeeper", &["layout"], ZOOKEEPER),
 ];
 
 /// What all registries have.
@@ -110,8 +119,8 @@ const OPTIONS: &[&str] =
 
 #[cfg(feature = "consul")]
 const CONSUL: Option<Make> = Some(|parsed| {
-    let (host, token) = (parsed.hosts()?, parsed.take("token"));
-    Ok(Arc::new(crate::Consul::connect(host, token, parsed.options()?)))
+    let (host, token, style) = (parsed.hosts()?, parsed.take("token"), parsed.style()?);
+    Ok(Arc::new(crate::Consul::connect_as(style, host, parsed.path, token, parsed.options()?)?))
 });
 #[cfg(not(feature = "consul"))]
 const CONSUL: Option<Make> = None;
@@ -135,17 +144,88 @@ const ETCD: Option<Make> = Some(|parsed| {
             separator = '&';
         }
     }
-    let (prefix, options) = (parsed.path, parsed.options()?);
-    Ok(Arc::new(crate::Etcd::connect(&url, prefix, options)?))
+    let (prefix, style, options) = (parsed.path, parsed.style()?, parsed.options()?);
+    Ok(Arc::new(crate::Etcd::connect_as(style, &url, prefix, options)?))
 });
 #[cfg(not(feature = "etcd"))]
 const ETCD: Option<Make> = None;
 
+#[cfg(feature = "kubernetes")]
+const KUBERNETES: Option<Make> = Some(|parsed| {
+    let mut settings = crate::kubernetes::Settings::default();
+    let text = |value: Option<&str>| value.filter(|value| !value.is_empty()).map(str::to_owned);
+    settings.service = text(Some(parsed.path));
+    settings.namespace = text(parsed.take("namespace"));
+    settings.port = text(parsed.take("port"));
+    if let Some(scheme) = parsed.take("scheme") {
+        scheme.clone_into(&mut settings.scheme);
+    }
+    if let Some(folder) = parsed.take("account") {
+        settings.account = folder.into();
+    }
+    let scheme = if parsed.take("http") == Some("on") { "http" } else { "https" };
+    let (hosts, options) = (parsed.hosts, parsed.options()?);
+    Ok(Arc::new(match hosts {
+        "" => crate::Kubernetes::in_cluster(settings, options)?,
+        host => crate::Kubernetes::connect(&format!("{scheme}://{host}"), settings, options)?,
+    }))
+});
+#[cfg(not(feature = "kubernetes"))]
+const KUBERNETES: Option<Make> = None;
+
+#[cfg(feature = "mdns")]
+const MDNS: Option<Make> = Some(|parsed| {
+    let wrong = |what| wrong(parsed.url, what);
+    let group = match parsed.hosts {
+        "" => crate::mdns::GROUP,
+        group => group.parse().map_err(|_| wrong("the group is not ADDRESS:PORT of IPv4"))?,
+    };
+    let interface = match parsed.take("interface") {
+        None => std::net::Ipv4Addr::UNSPECIFIED,
+        Some(address) => address.parse().map_err(|_| wrong("the interface is told by its IPv4 address"))?,
+    };
+    Ok(Arc::new(crate::Mdns::connect(group, interface, parsed.options()?)?))
+});
+#[cfg(not(feature = "mdns"))]
+const MDNS: Option<Make> = None;
+
+#[cfg(feature = "nacos")]
+const NACOS: Option<Make> = Some(|parsed| {
+    let mut settings = crate::nacos::Settings::default();
+    if !parsed.path.is_empty() {
+        parsed.path.clone_into(&mut settings.namespace);
+    }
+    for (name, place) in [("cluster", &mut settings.cluster), ("group", &mut settings.group)] {
+        if let Some(value) = parsed.take(name) {
+            value.clone_into(place);
+        }
+    }
+    if let Some(api) = parsed.take("api") {
+        settings.api = api.parse().map_err(|_| wrong(parsed.url, "api is 1 or 2"))?;
+    }
+    if let Some(poll) = parsed.take("poll") {
+        let bad = || wrong(parsed.url, "poll: expected a number with ms, s or m");
+        settings.poll = duration(poll).filter(|poll| !poll.is_zero()).ok_or_else(bad)?;
+    }
+    let host = match parsed.hosts()?.rsplit_once('@') {
+        None => parsed.hosts,
+        Some((login, host)) => {
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            let decode = switchboard::web::decode;
+            settings.login = Some((decode(user), decode(password)));
+            host
+        }
+    };
+    Ok(Arc::new(crate::Nacos::connect(host, settings, parsed.options()?)?))
+});
+#[cfg(not(feature = "nacos"))]
+const NACOS: Option<Make> = None;
+
 #[cfg(feature = "redis")]
 const REDIS: Option<Make> = Some(|parsed| {
     let url = format!("redis://{}/{}", parsed.hosts()?, parsed.path);
-    let prefix = parsed.take("prefix").unwrap_or_default();
-    Ok(Arc::new(crate::Redis::connect(&url, prefix, parsed.options()?)?))
+    let (prefix, style) = (parsed.take("prefix").unwrap_or_default(), parsed.style()?);
+    Ok(Arc::new(crate::Redis::connect_as(style, &url, prefix, parsed.options()?)?))
 });
 #[cfg(not(feature = "redis"))]
 const REDIS: Option<Make> = None;
@@ -160,8 +240,8 @@ const EMBEDDED: Option<Make> = None;
 
 #[cfg(feature = "zookeeper")]
 const ZOOKEEPER: Option<Make> = Some(|parsed| {
-    let (hosts, prefix) = (parsed.hosts()?, parsed.path);
-    Ok(Arc::new(crate::ZooKeeper::connect(hosts, prefix, parsed.options()?)))
+    let (hosts, prefix, style) = (parsed.hosts()?, parsed.path, parsed.style()?);
+    Ok(Arc::new(crate::ZooKeeper::connect_as(style, hosts, prefix, parsed.options()?)))
 });
 #[cfg(not(feature = "zookeeper"))]
 const ZOOKEEPER: Option<Make> = None;
@@ -229,12 +309,33 @@ impl<'a> Parsed<'a> {
 
     /// Takes an option that not every registry has.
     #[cfg_attr(
-        not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
+        not(any(
+            feature = "consul",
+            feature = "dns",
+            feature = "etcd",
+            feature = "kubernetes",
+            feature = "mdns",
+            feature = "nacos",
+            feature = "redis",
+            feature = "zookeeper"
+        )),
         expect(dead_code, reason = "the others have none")
     )]
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)
+    }
+
+    /// `layout=rpcx`.
+    #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    fn style(&mut self) -> Result<crate::layout::Style> {
+        match self.take("layout") {
+            None => Ok(crate::layout::Style::Own),
+            Some("rpcx") => Ok(crate::layout::Style::Rpcx),
+            Some(other) => {
+                Err(wrong(self.url, &format!("layout={other}: there is rpcx, and ours without it")))
+            }
+        }
     }
 
     /// What all registries have; nothing may be left.
@@ -293,6 +394,8 @@ mod tests {
             ("etcd://h:1", "needs the feature `etcd`"),
             #[cfg(feature = "redis")]
             ("redis://ada:secret@h:1/0?x=y", "no option \"x\""),
+            #[cfg(feature = "etcd")]
+            ("etcd://h:1/p?layout=dubbo", "layout=dubbo"),
         ] {
             let error = connect(url).err().unwrap_or_else(|| panic!("{url} is wrong"));
             assert!(error.message().contains(part), "{error}");
@@ -326,6 +429,8 @@ mod tests {
             ("switchboard://h:1?retry_max=2s", "embedded tcp://h:1"),
             #[cfg(feature = "etcd")]
             ("etcd://h:1,i:2/prefix", "etcd h:1,i:2"),
+            #[cfg(feature = "etcd")]
+            ("etcd://h:1//rpcx_test?layout=rpcx", "etcd h:1"),
             #[cfg(feature = "consul")]
             ("consul://h:1?token=secret", "consul h:1"),
             #[cfg(feature = "dns")]

@@ -1,15 +1,18 @@
 //! Consul by the documented HTTP API of its agents: services with a TTL check, and blocking queries of the healthy
 //! ones.
 
-use crate::http::Http;
-use hyper::Method;
+mod keys;
+
+use crate::layout::{RpcxLayout, Style};
+use keys::Keys;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use switchboard::{
     Code, Result, Status,
     discover::{
         Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, State, Watch, escape,
     },
+    web::{self, Ask, Site},
 };
 
 /// A registry in Consul, usually through the agent of the same machine.
@@ -19,35 +22,72 @@ use switchboard::{
 /// Services that others have registered are found too: their address and port, with the scheme `tcp`. An instance whose
 /// check is overdue is not seen any more, and Consul forgets it a minute later. TLS to the agent is not spoken.
 pub struct Consul {
-    discovery: Discovery<Agent>,
+    registry: Box<dyn Registry>,
 }
 
 impl Consul {
     /// The agent at `HOST:PORT`, with the token for its access rules if there is one. Nothing is sent before it is
     /// used.
-    pub fn connect(host: &str, token: Option<&str>, options: Options) -> Consul {
-        let headers = token.map(|token| ("x-consul-token", token.to_owned())).into_iter().collect();
-        let http = Http { name: format!("consul {host}"), host: host.to_owned(), headers };
-        Consul { discovery: Discovery::new(Agent { http }, options) }
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a host that cannot be one.
+    pub fn connect(host: &str, token: Option<&str>, options: Options) -> Result<Consul> {
+        let shared = Shared::new(host, token)?;
+        Ok(Consul { registry: Box::new(Discovery::new(Agent { shared }, options)) })
+    }
+
+    /// The same, with keys as somebody else has them in place of services of Consul, below a prefix. Sessions of Consul
+    /// have 10 s at least, and end after up to twice their time.
+    ///
+    /// # Errors
+    /// As [`connect`](Consul::connect).
+    pub fn connect_as(
+        style: Style,
+        host: &str,
+        prefix: &str,
+        token: Option<&str>,
+        options: Options,
+    ) -> Result<Consul> {
+        if style == Style::Own {
+            return Consul::connect(host, token, options);
+        }
+        let shared = Shared::new(host, token)?;
+        let keys = Keys { shared, layout: RpcxLayout::new(prefix.trim_start_matches('/')) };
+        Ok(Consul { registry: Box::new(Discovery::new(keys, options)) })
     }
 }
 
 impl Registry for Consul {
     fn name(&self) -> &str {
-        self.discovery.name()
+        self.registry.name()
     }
 
     fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
+        self.registry.watch(service)
     }
 
     fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+        self.registry.register(instance)
     }
 }
 
+#[derive(Clone)]
 struct Agent {
-    http: Http,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    site: Site,
+    /// Sent with every request.
+    headers: Vec<(&'static str, String)>,
+}
+
+impl Shared {
+    fn new(host: &str, token: Option<&str>) -> Result<Arc<Shared>> {
+        let headers = token.map(|token| ("x-consul-token", token.to_owned())).into_iter().collect();
+        let site = Site::new(format!("consul {host}"), &format!("http://{host}"), None)?;
+        Ok(Arc::new(Shared { site, headers }))
+    }
 }
 
 /// How long a query waits for a change; Consul adds up to a sixteenth of it.
@@ -133,15 +173,16 @@ impl Agent {
                 in_path(service),
                 WAIT.as_secs()
             );
-            let answer = self.http.call(Method::GET, &path, Vec::new(), bytes_max, WAIT + ANSWER * 2).await?;
-            let new =
-                answer.headers.get("x-consul-index").and_then(|value| value.to_str().ok()?.parse().ok());
+            let Shared { site, headers } = &*self.shared;
+            let limit = WAIT + ANSWER * 2;
+            let answer = site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
+            let new = answer.header("x-consul-index").and_then(|value| value.parse().ok());
             let new: u64 = new.ok_or_else(|| {
-                Status::unavailable(format!("{} answers without X-Consul-Index: is it one?", self.http.name))
+                Status::unavailable(format!("{} answers without X-Consul-Index: is it one?", site.name()))
             })?;
             if new != index {
                 let found: Vec<Found> = serde_json::from_slice(&answer.body).map_err(|error| {
-                    Status::unavailable(format!("{} answers what is no list: {error}", self.http.name))
+                    Status::unavailable(format!("{} answers what is no list: {error}", site.name()))
                 })?;
                 feed.publish(found.into_iter().map(|found| Ok(found.into())));
             }
@@ -151,7 +192,10 @@ impl Agent {
     }
 
     async fn put(&self, path: &str, body: Vec<u8>) -> Result<()> {
-        self.http.call(Method::PUT, path, body, SHORT_BYTES_MAX, ANSWER).await.map(drop)
+        let Shared { site, headers } = &*self.shared;
+        let ask =
+            Ask { method: "PUT", path, headers, body: &body, bytes_max: SHORT_BYTES_MAX, limit: ANSWER };
+        site.call(ask).await.map(drop)
     }
 }
 
@@ -213,35 +257,16 @@ impl From<Found> for Instance {
         let tags = meta.into_iter().filter(|(name, _)| name.starts_with("tag_"));
         instance.tags = tags
             .filter_map(|(_, tag)| {
-                tag.split_once('=').map(|(name, value)| (unescape(name), value.to_owned()))
+                tag.split_once('=').map(|(name, value)| (web::decode(name), value.to_owned()))
             })
             .collect();
         instance
     }
 }
 
-/// Reads what [`escape`] writes.
-fn unescape(name: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(name.len()), name.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
-        match hex {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 impl Backend for Agent {
     fn name(&self) -> &str {
-        &self.http.name
+        self.shared.site.name()
     }
 
     fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
@@ -269,7 +294,7 @@ impl Backend for Agent {
             let body = serde_json::to_vec(&registration);
             let body = body.map_err(|error| Status::internal(format!("a registration as json: {error}")))?;
             self.put("/v1/agent/service/register", body).await?;
-            Ok(Box::new(Kept { agent: Agent { http: self.http.clone() }, id }) as Box<dyn Held>)
+            Ok(Box::new(Kept { agent: self.clone(), id }) as Box<dyn Held>)
         })
     }
 }

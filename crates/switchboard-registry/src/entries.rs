@@ -23,7 +23,7 @@ impl<'a> Entries<'a> {
     /// The part of a key after the folder, if it is one of an instance: not of another service or deeper down.
     pub(crate) fn name<'k>(&self, key: &'k str) -> Option<&'k str> {
         let name = key.strip_prefix(&self.layout.folder(self.service))?;
-        (!name.is_empty() && !name.contains('/')).then_some(name)
+        (!name.is_empty() && self.layout.is_name(name)).then_some(name)
     }
 
     pub(crate) fn put(&mut self, name: &str, value: &[u8]) -> Result<()> {

@@ -17,7 +17,7 @@ mod api {
 
 use crate::{
     entries::Entries,
-    layout::{Layout, OwnLayout},
+    layout::{Layout, Style},
 };
 use api::{
     KVClient, LeaseClient, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
@@ -47,6 +47,14 @@ impl Etcd {
     /// # Errors
     /// `InvalidArgument` for a wrong address.
     pub fn connect(url: &str, prefix: &str, options: Options) -> Result<Etcd> {
+        Etcd::connect_as(Style::Own, url, prefix, options)
+    }
+
+    /// The same, with the keys and values of somebody else.
+    ///
+    /// # Errors
+    /// As [`connect`](Etcd::connect).
+    pub fn connect_as(style: Style, url: &str, prefix: &str, options: Options) -> Result<Etcd> {
         let address = url.split_once('?').map_or(url, |(address, _)| address);
         let name = format!("etcd {}", address.split_once("://").map_or(address, |(_, hosts)| hosts));
         let separator = if url.contains('?') { '&' } else { '?' };
@@ -57,7 +65,7 @@ impl Etcd {
             .lazy()?;
         let store = Store {
             name,
-            layout: OwnLayout::new(prefix),
+            layout: style.layout(prefix, ""),
             kv: KVClient::new(channel.clone()),
             leases: LeaseClient::new(channel.clone()),
             watches: WatchClient::new(channel),
@@ -94,7 +102,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 struct Store {
     name: String,
-    layout: OwnLayout,
+    layout: Box<dyn Layout>,
     kv: KVClient,
     leases: LeaseClient,
     watches: WatchClient,
@@ -104,7 +112,7 @@ impl Store {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
         let folder = self.layout.folder(service).into_bytes();
         let end = after(&folder);
-        let mut entries = Entries::new(&self.layout, service, feed);
+        let mut entries = Entries::new(&*self.layout, service, feed);
         let revision = self.list(&folder, &end, &mut entries).await?;
         entries.publish();
         let (ask, mut answers) = self.watches.watch().await?;
@@ -198,7 +206,7 @@ impl Backend for Store {
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async move {
-            let (key, value) = (self.layout.key(instance).into_bytes(), self.layout.encode(instance)?);
+            let (key, value) = (self.layout.key(instance)?.into_bytes(), self.layout.encode(instance)?);
             let seconds = ttl.as_millis().div_ceil(1000).max(1) as i64;
             let request = LeaseGrantRequest { ttl: seconds, ..Default::default() };
             let lease = self.leases.lease_grant(request).timeout(ANSWER).await?.id;

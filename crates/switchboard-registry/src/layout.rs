@@ -1,5 +1,11 @@
 //! How stores of keys and values keep instances: which key, which value.
 
+#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod rpcx;
+
+#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub use rpcx::RpcxLayout;
+
 use switchboard::{
     Result,
     discover::{Instance, escape},
@@ -13,7 +19,15 @@ pub trait Layout: Send + Sync + 'static {
     fn folder(&self, service: &str) -> String;
 
     /// The name of an instance in its folder; no `/` is in it.
-    fn name(&self, instance: &Instance) -> String;
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what this layout cannot say.
+    fn name(&self, instance: &Instance) -> Result<String>;
+
+    /// Whether a name in the folder of a service, or below it, can be one of an instance.
+    fn is_name(&self, name: &str) -> bool {
+        !name.contains('/')
+    }
 
     /// The value of an instance.
     ///
@@ -28,8 +42,11 @@ pub trait Layout: Send + Sync + 'static {
     fn decode(&self, service: &str, name: &str, value: &[u8], bytes_max: usize) -> Result<Instance>;
 
     /// The whole key of an instance.
-    fn key(&self, instance: &Instance) -> String {
-        self.folder(&instance.service) + &self.name(instance)
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what this layout cannot say.
+    fn key(&self, instance: &Instance) -> Result<String> {
+        Ok(self.folder(&instance.service) + &self.name(instance)?)
     }
 }
 
@@ -55,8 +72,8 @@ impl Layout for OwnLayout {
         format!("/{}/{}/", self.prefix, escape(service))
     }
 
-    fn name(&self, instance: &Instance) -> String {
-        escape(&instance.id)
+    fn name(&self, instance: &Instance) -> Result<String> {
+        Ok(escape(&instance.id))
     }
 
     fn encode(&self, instance: &Instance) -> Result<Vec<u8>> {
@@ -65,5 +82,27 @@ impl Layout for OwnLayout {
 
     fn decode(&self, _service: &str, _name: &str, value: &[u8], bytes_max: usize) -> Result<Instance> {
         Instance::decode(value, bytes_max)
+    }
+}
+
+/// Whose keys and values.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Style {
+    /// [`OwnLayout`].
+    #[default]
+    Own,
+    /// [`RpcxLayout`].
+    #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    Rpcx,
+}
+
+impl Style {
+    /// The layout below a prefix; `root` is what rpcx's plug-in for this store puts before its base path.
+    #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    pub(crate) fn layout(self, prefix: &str, root: &str) -> Box<dyn Layout> {
+        match self {
+            Style::Own => Box::new(OwnLayout::new(prefix)),
+            Style::Rpcx => Box::new(RpcxLayout::new(&format!("{root}{prefix}"))),
+        }
     }
 }

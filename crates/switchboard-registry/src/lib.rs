@@ -17,9 +17,32 @@ pub mod embedded;
 mod entries;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(feature = "consul")]
-mod http;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod layout;
+#[cfg(feature = "mdns")]
+pub mod mdns;
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "mdns",
+    feature = "nacos",
+    feature = "redis",
+    feature = "zookeeper"
+))]
+#[cfg_attr(
+    not(any(
+        feature = "consul",
+        feature = "etcd",
+        feature = "nacos",
+        feature = "redis",
+        feature = "zookeeper"
+    )),
+    allow(dead_code, reason = "mdns needs a part")
+)]
+mod meta;
+#[cfg(feature = "nacos")]
+pub mod nacos;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "zookeeper")]
@@ -36,6 +59,12 @@ pub use dns::Dns;
 pub use embedded::{Embedded, EmbeddedServer};
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::Kubernetes;
+#[cfg(feature = "mdns")]
+pub use mdns::Mdns;
+#[cfg(feature = "nacos")]
+pub use nacos::Nacos;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeper;
 

@@ -6,8 +6,11 @@
 //! that name says that something has changed. Readers take what the keys say: a lease that ends is noticed when its
 //! time is over, since Redis tells nobody of it unless set up so.
 
-use crate::layout::{Layout, OwnLayout};
+mod keys;
+
+use crate::layout::Style;
 use futures_core::Stream;
+use keys::Keys;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script, aio::MultiplexedConnection};
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 use switchboard::{
@@ -31,12 +34,21 @@ impl Redis {
     /// # Errors
     /// `InvalidArgument` for a wrong address.
     pub fn connect(url: &str, prefix: &str, options: Options) -> Result<Redis> {
+        Redis::connect_as(Style::Own, url, prefix, options)
+    }
+
+    /// The same, with the keys and values of somebody else. What programs of rpcx change is seen at once where the
+    /// server has `notify-keyspace-events`, as their clients set it, and within 2 s elsewhere.
+    ///
+    /// # Errors
+    /// As [`connect`](Redis::connect).
+    pub fn connect_as(style: Style, url: &str, prefix: &str, options: Options) -> Result<Redis> {
         let wrong = |error| Status::invalid_argument(format!("the address of the Redis registry: {error}"));
         let info = url.into_connection_info().map_err(wrong)?;
         let name = format!("redis {}", info.addr());
         let client = Client::open(info).map_err(wrong)?;
         let shared = Shared { name, client, connection: Mutex::default() };
-        let store = Store { layout: OwnLayout::new(prefix), shared: Arc::new(shared) };
+        let store = Store { keys: Keys::new(style, prefix), shared: Arc::new(shared) };
         Ok(Redis { discovery: Discovery::new(store, options) })
     }
 }
@@ -56,7 +68,7 @@ impl Registry for Redis {
 }
 
 struct Store {
-    layout: OwnLayout,
+    keys: Keys,
     shared: Arc<Shared>,
 }
 
@@ -69,52 +81,6 @@ struct Shared {
 
 /// Redis answers within microseconds; one that takes longer than this is down.
 const ANSWER: Duration = Duration::from_secs(3);
-
-/// Those who are there, with the time until the first of them ends; forgets names whose keys have ended. Answers with
-/// the number alone when there are more than are wanted.
-const LIST: &str = r"
-local count = redis.call('SCARD', KEYS[1])
-if count > tonumber(ARGV[1]) then return {tostring(count)} end
-local first, found = -1, {}
-for _, name in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-    local value = redis.call('GET', KEYS[1] .. name)
-    if value then
-        local left = redis.call('PTTL', KEYS[1] .. name)
-        if left >= 0 and (first < 0 or left < first) then first = left end
-        found[#found + 1] = name
-        found[#found + 1] = value
-    else
-        redis.call('SREM', KEYS[1], name)
-    end
-end
-table.insert(found, 1, tostring(first))
-return found
-";
-
-/// KEYS: the folder, ARGV: name, value, milliseconds. Says so to readers unless it was the same before.
-const HOLD: &str = r"
-local key = KEYS[1] .. ARGV[1]
-local before = redis.call('GET', key)
-redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
-redis.call('SADD', KEYS[1], ARGV[1])
-if before ~= ARGV[2] then redis.call('PUBLISH', KEYS[1], '') end
-return 1
-";
-
-/// KEYS: the folder, ARGV: name, value, milliseconds. Answers whether it still was there, and the same.
-const RENEW: &str = r"
-local key = KEYS[1] .. ARGV[1]
-if redis.call('GET', key) ~= ARGV[2] then return 0 end
-return redis.call('PEXPIRE', key, ARGV[3])
-";
-
-/// KEYS: the folder, ARGV: name.
-const RELEASE: &str = r"
-redis.call('DEL', KEYS[1] .. ARGV[1])
-redis.call('SREM', KEYS[1], ARGV[1])
-redis.call('PUBLISH', KEYS[1], '')
-return 1
-";
 
 /// Changes that come together are read together.
 const GATHER: Duration = Duration::from_millis(20);
@@ -164,28 +130,32 @@ impl Shared {
 impl Store {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
         let shared = &self.shared;
-        let folder = self.layout.folder(service);
+        let folder = self.keys.folder(service);
         let slow = |_| Status::unavailable(format!("{} does not answer", shared.name));
         // Before the first list, so that no change is missed.
         let subscribing = async {
             let mut pubsub = shared.client.get_async_pubsub().await?;
             pubsub.subscribe(&folder).await?;
+            if let Some(pattern) = self.keys.events(service) {
+                pubsub.psubscribe(pattern).await?;
+            }
             Ok(pubsub)
         };
         let subscribed = timeout(ANSWER, subscribing).await.map_err(slow)?;
         let mut messages = subscribed.map_err(|error| shared.failed(&error))?.into_on_message();
-        let max = feed.instances_max().to_string();
+        let (max, pattern) = (feed.instances_max().to_string(), self.keys.pattern(service));
         loop {
-            let list: Vec<Vec<u8>> = shared.run(LIST, &folder, &[max.as_bytes()]).await?;
+            let arguments = [max.as_bytes(), pattern.as_bytes()];
+            let list: Vec<Vec<u8>> = shared.run(self.keys.list(), &folder, &arguments).await?;
             let (first, pairs) = list.split_first().map_or((&[][..], &[][..]), |(first, rest)| (first, rest));
             let first: i64 = str::from_utf8(first).ok().and_then(|first| first.parse().ok()).unwrap_or(-1);
             if pairs.is_empty() && first > 0 {
                 let text = format!("{first} instances of {service} are more than instances_max {max}");
                 return Err(Status::resource_exhausted(text));
             }
-            feed.publish(pairs.chunks_exact(2).map(|pair| {
+            feed.publish(pairs.chunks_exact(2).filter_map(|pair| {
                 let name = String::from_utf8_lossy(&pair[0]);
-                self.layout.decode(service, &name, &pair[1], feed.instance_bytes_max())
+                self.keys.decode(service, &name, &pair[1], feed.instance_bytes_max())
             }));
             let pause = u64::try_from(first).map_or(*READ_EVERY.end(), Duration::from_millis);
             tokio::select! {
@@ -193,7 +163,7 @@ impl Store {
                     message.ok_or_else(|| Status::unavailable(format!("{} has closed", shared.name)))?;
                     sleep(GATHER).await;
                 }
-                () = sleep(pause.clamp(*READ_EVERY.start(), *READ_EVERY.end())) => {}
+                () = sleep(pause.clamp(*READ_EVERY.start(), self.keys.read_every())) => {}
             }
             // One reading is for all of them.
             while let Ok(Some(_)) = timeout(Duration::ZERO, next(&mut messages)).await {}
@@ -221,12 +191,13 @@ impl Backend for Store {
         Box::pin(async move {
             let kept = Kept {
                 shared: self.shared.clone(),
-                folder: self.layout.folder(&instance.service),
-                name: self.layout.name(instance),
-                value: self.layout.encode(instance)?,
+                hold: self.keys.hold(),
+                folder: self.keys.folder(&instance.service),
+                name: self.keys.name(instance)?,
+                value: self.keys.encode(instance)?,
                 ttl: ttl.as_millis().max(1).to_string(),
             };
-            kept.run::<i64>(HOLD).await?;
+            kept.run::<i64>(kept.hold).await?;
             Ok(Box::new(kept) as Box<dyn Held>)
         })
     }
@@ -234,6 +205,7 @@ impl Backend for Store {
 
 struct Kept {
     shared: Arc<Shared>,
+    hold: &'static str,
     folder: String,
     name: String,
     value: Vec<u8>,
@@ -250,7 +222,7 @@ impl Kept {
 impl Held for Kept {
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            match self.run::<i64>(RENEW).await? {
+            match self.run::<i64>(keys::RENEW).await? {
                 1 => Ok(()),
                 _ => Err(Status::not_found(format!("{} has forgotten {}", self.shared.name, self.name))),
             }
@@ -258,6 +230,6 @@ impl Held for Kept {
     }
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.run::<i64>(RELEASE).await.map(drop) })
+        Box::pin(async { self.run::<i64>(keys::RELEASE).await.map(drop) })
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     entries::Entries,
-    layout::{Layout, OwnLayout},
+    layout::{Layout, Style},
 };
 use std::{sync::Arc, time::Duration};
 use switchboard::{
@@ -31,13 +31,19 @@ impl ZooKeeper {
     /// The registry at `HOST:PORT`, of several servers with commas, with everything below `prefix`, `switchboard` if it
     /// is empty. Nothing is sent before it is used.
     pub fn connect(hosts: &str, prefix: &str, options: Options) -> ZooKeeper {
+        ZooKeeper::connect_as(Style::Own, hosts, prefix, options)
+    }
+
+    /// The same, with the keys and values of somebody else.
+    pub fn connect_as(style: Style, hosts: &str, prefix: &str, options: Options) -> ZooKeeper {
         let shared = Shared {
             name: format!("zookeeper {hosts}"),
             hosts: hosts.to_owned(),
             watching: Mutex::default(),
             holding: Mutex::default(),
         };
-        let store = Store { layout: OwnLayout::new(prefix), shared: Arc::new(shared) };
+        let store =
+            Store { layout: style.layout(prefix.trim_start_matches('/'), "/"), shared: Arc::new(shared) };
         ZooKeeper { discovery: Discovery::new(store, options) }
     }
 }
@@ -66,7 +72,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const GATHER: Duration = Duration::from_millis(20);
 
 struct Store {
-    layout: OwnLayout,
+    layout: Box<dyn Layout>,
     shared: Arc<Shared>,
 }
 
@@ -114,10 +120,10 @@ impl Store {
         let client = shared.session(&shared.watching, WATCHING_FOR).await?;
         // Before the list, so that no change is missed.
         let mut events = shared.answer(client.watch(path, AddWatchMode::PersistentRecursive)).await?;
-        let mut entries = Entries::new(&self.layout, service, feed);
+        let mut entries = Entries::new(&*self.layout, service, feed);
         match shared.or_error(client.list_children(path)).await? {
             Ok(names) => {
-                for name in names {
+                for name in names.into_iter().filter(|name| self.layout.is_name(name)) {
                     self.read(&client, &folder, &name, &mut entries).await?;
                 }
             }
@@ -205,7 +211,7 @@ impl Backend for Store {
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async move {
-            let (path, value) = (self.layout.key(instance), self.layout.encode(instance)?);
+            let (path, value) = (self.layout.key(instance)?, self.layout.encode(instance)?);
             let client = self.shared.session(&self.shared.holding, ttl).await?;
             self.create(&client, &path, &value).await?;
             Ok(Box::new(Kept { shared: self.shared.clone(), client, path }) as Box<dyn Held>)

@@ -8,6 +8,7 @@
 
 mod suite;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 use suite::{Members, Rig};
-use switchboard::discover::{Options, Registry, State};
+use switchboard::discover::{Instance, Options, Registry, State};
 use switchboard_registry::Consul;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
@@ -29,6 +30,9 @@ use tokio::{
 #[derive(Default)]
 struct Catalog {
     services: Mutex<BTreeMap<String, Entry>>,
+    /// Keys: value in plain text, and the session that locks it.
+    keys: Mutex<BTreeMap<String, (String, String)>>,
+    sessions: Mutex<Vec<String>>,
     index: watch::Sender<u64>,
 }
 
@@ -46,6 +50,9 @@ impl Catalog {
     /// Answers one request with a status, an index and a body.
     async fn answer(&self, method: &str, path: &str, body: &[u8]) -> (u16, u64, String) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        if let Some(key) = path.strip_prefix("/v1/kv/") {
+            return self.answer_key(method, &unescape(key), query, body).await;
+        }
         let parts: Vec<String> = path.trim_start_matches('/').split('/').map(unescape).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         match (method, parts.as_slice()) {
@@ -109,7 +116,81 @@ impl Catalog {
                 });
                 (200, index, Value::Array(found.collect()).to_string())
             }
+            ("PUT", ["v1", "session", "create"]) => {
+                let session: Value = serde_json::from_slice(body).expect("JSON");
+                assert_eq!((&session["Behavior"], &session["LockDelay"]), (&json!("delete"), &json!("0s")));
+                let seconds: u64 =
+                    session["TTL"].as_str().unwrap().strip_suffix('s').unwrap().parse().unwrap();
+                assert!((10..=86_400).contains(&seconds));
+                let mut sessions = self.sessions.lock().unwrap();
+                let id = format!("session-{}", sessions.len());
+                sessions.push(id.clone());
+                (200, 0, json!({"ID": id}).to_string())
+            }
+            ("PUT", ["v1", "session", "renew", id]) => {
+                let known = self.sessions.lock().unwrap().iter().any(|known| known == id);
+                (if known { 200 } else { 404 }, 0, "[]".to_owned())
+            }
+            ("PUT", ["v1", "session", "destroy", id]) => {
+                self.end(id);
+                (200, 0, "true".to_owned())
+            }
             other => panic!("no documented call: {other:?}"),
+        }
+    }
+
+    /// Ends a session, with all that it locks.
+    fn end(&self, id: &str) {
+        self.sessions.lock().unwrap().retain(|known| known != id);
+        self.keys.lock().unwrap().retain(|_, (_, session)| session != id);
+        self.change();
+    }
+
+    async fn answer_key(&self, method: &str, key: &str, query: &str, body: &[u8]) -> (u16, u64, String) {
+        let option = |name: &str| query.split('&').find_map(|option| option.strip_prefix(name));
+        match method {
+            "PUT" => {
+                let session = option("acquire=").expect("a session").to_owned();
+                assert_eq!(option("flags="), Some("3304740253564472344"));
+                let mut keys = self.keys.lock().unwrap();
+                let free = keys.get(key).is_none_or(|(_, holder)| *holder == session);
+                if free {
+                    keys.insert(key.to_owned(), (String::from_utf8(body.to_vec()).unwrap(), session));
+                    drop(keys);
+                    self.change();
+                }
+                (200, 0, free.to_string())
+            }
+            "DELETE" => {
+                self.keys.lock().unwrap().remove(key);
+                self.change();
+                (200, 0, "true".to_owned())
+            }
+            _ => {
+                if option("recurse=").is_some() {
+                    let known: u64 = option("index=").unwrap().parse().unwrap();
+                    let empty = !self.keys.lock().unwrap().keys().any(|name| name.starts_with(key));
+                    if !empty {
+                        let mut index = self.index.subscribe();
+                        let _ =
+                            timeout(Duration::from_secs(30), index.wait_for(|index| *index > known)).await;
+                    }
+                }
+                let index = *self.index.borrow();
+                let keys = self.keys.lock().unwrap();
+                let found = keys.iter().filter(|(name, _)| name.starts_with(key));
+                let found: Vec<_> = found
+                    .map(|(name, (value, session))| {
+                        let value = (!value.is_empty()).then(|| STANDARD.encode(value));
+                        json!({"Key": name, "Value": value, "Session": session, "Flags": 0, "ModifyIndex": index})
+                    })
+                    .collect();
+                if found.is_empty() {
+                    (404, index, String::new())
+                } else {
+                    (200, index, Value::Array(found).to_string())
+                }
+            }
         }
     }
 }
@@ -191,7 +272,7 @@ impl Local {
     async fn new() -> Local {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
-        let catalog = Arc::new(Catalog { services: Mutex::default(), index: watch::Sender::new(1) });
+        let catalog = Arc::new(Catalog { index: watch::Sender::new(1), ..Catalog::default() });
         let mut server = JoinSet::new();
         server.spawn(serve(catalog.clone(), listener));
         Local { catalog, host, server, members: Members::new() }
@@ -200,7 +281,7 @@ impl Local {
 
 impl Rig for Local {
     fn connect(&self, options: Options) -> Arc<dyn Registry> {
-        Arc::new(Consul::connect(&self.host, None, options))
+        Arc::new(Consul::connect(&self.host, None, options).expect("a good address"))
     }
 
     async fn stop(&mut self) {
@@ -243,4 +324,37 @@ async fn what_others_registered_is_found_and_what_does_not_fit_is_refused() {
     let long = suite::instance("web", 1).tag("t", "x".repeat(600));
     let refused = registry.register(long).await.unwrap_err();
     assert!(refused.message().contains("Consul takes 512"), "{refused}");
+}
+
+#[tokio::test]
+async fn keys_of_rpcx_are_read_and_written() {
+    let local = Local::new().await;
+    let url =
+        format!("consul://{}/rpcx_test?layout=rpcx&confirm_after=0s&ttl=1s&retry_max=200ms", local.host);
+    let registry = switchboard_registry::connect(&url).unwrap();
+    let mut watch = registry.watch("Arith");
+    assert!(watch.changed().await.instances.is_empty());
+    let set = |key: &str, value: &str| {
+        local.catalog.keys.lock().unwrap().insert(key.to_owned(), (value.to_owned(), "theirs".to_owned()));
+        local.catalog.change();
+    };
+    set("rpcx_test/Arith", "Arith");
+    set("rpcx_test/Arith/tcp@10.0.0.7:8972", "group=g&calls=1.00");
+    set("rpcx_test/Arithmetic/tcp@10.0.0.8:8972", "");
+    let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g");
+    suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+
+    // A key that another session still holds is taken over.
+    set("rpcx_test/Arith/tcp@10.0.0.9:80", "");
+    let ours = Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx").zone("z");
+    let lease = registry.register(ours).await.unwrap();
+    let written =
+        |local: &Local| local.catalog.keys.lock().unwrap().get("rpcx_test/Arith/tcp@10.0.0.9:80").cloned();
+    assert_eq!(written(&local), Some(("zone=z".to_owned(), "session-0".to_owned())));
+    suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 2).await;
+    // The session ends: the next renewal makes another.
+    local.catalog.end("session-0");
+    suite::until_is(&mut watch, |_| written(&local).is_some()).await;
+    lease.end().await.unwrap();
+    suite::until(&mut watch, "tcp://10.0.0.7:8972?wire=rpcx").await;
 }

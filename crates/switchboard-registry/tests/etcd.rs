@@ -7,9 +7,10 @@ use std::{sync::Arc, time::Duration};
 use suite::{
     Folder, Members, Rig,
     process::{Server, find, free_port},
+    rpcx,
 };
-use switchboard::discover::{Options, Registry};
-use switchboard_registry::Etcd;
+use switchboard::discover::{Instance, Options, Registry, State};
+use switchboard_registry::{Etcd, layout::Style};
 use tokio::process::Command;
 
 struct Local {
@@ -18,14 +19,19 @@ struct Local {
     peer_port: u16,
     server: Option<Server>,
     members: Members,
+    style: Style,
 }
 
 impl Local {
     async fn new() -> Option<Local> {
+        Local::of(Style::Own).await
+    }
+
+    async fn of(style: Style) -> Option<Local> {
         find(&["etcd"], "etcd-server")?;
         loop {
             let (folder, port, peer_port) = (Folder::new(), free_port(), free_port());
-            let mut local = Local { folder, port, peer_port, server: None, members: Members::new() };
+            let mut local = Local { folder, port, peer_port, server: None, members: Members::new(), style };
             local.server = local.serve().await;
             if local.server.is_some() {
                 return Some(local);
@@ -48,7 +54,7 @@ impl Local {
 impl Rig for Local {
     fn connect(&self, options: Options) -> Arc<dyn Registry> {
         let url = format!("tcp://127.0.0.1:{}", self.port);
-        Arc::new(Etcd::connect(&url, "", options).expect("a good address"))
+        Arc::new(Etcd::connect_as(self.style, &url, "", options).expect("a good address"))
     }
 
     async fn stop(&mut self) {
@@ -87,4 +93,45 @@ async fn more_than_a_page_arrives_and_prefixes_keep_fleets_apart() {
     let url = format!("tcp://127.0.0.1:{}", local.port);
     let mut other = Etcd::connect(&url, "other", suite::options()).unwrap().watch("a");
     assert!(other.changed().await.instances.is_empty());
+}
+
+#[tokio::test]
+async fn suite_with_the_layout_of_rpcx() {
+    let Some(mut local) = Local::of(Style::Rpcx).await else { return };
+    suite::run(&mut local).await;
+}
+
+#[tokio::test]
+async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
+    let Some(local) = Local::new().await else { return };
+    let Some(plugins) = rpcx::Plugins::of(&format!("127.0.0.1:{}", local.port)) else { return };
+    // As most programs of rpcx have it, with a slash first.
+    for base in ["/rpcx_test", "rpcx_test"] {
+        let url = format!("etcd://127.0.0.1:{}/{base}?layout=rpcx&ttl=2s&confirm_after=0s", local.port);
+        let registry = switchboard_registry::connect(&url).unwrap();
+        let mut watch = registry.watch("Arith");
+
+        let mut discovery = plugins.discover(base, "Arith");
+        assert_eq!(discovery.line().await, "");
+        let server = plugins.register(base, "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
+        // It has the prefix of the other.
+        let twin = plugins.register(base, "Arithmetic", "tcp@10.0.0.8:8972", "").await;
+        let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
+        suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2").await;
+
+        let ours = Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx").zone("z");
+        let lease = registry.register(ours.clone()).await.unwrap();
+        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2 tcp@10.0.0.9:80?zone=z").await;
+        lease.replace(ours.state(State::Draining)).await.unwrap();
+        let inactive = "tcp@10.0.0.9:80?state=inactive&switchboard.state=draining&zone=z";
+        discovery.until(&format!("tcp@10.0.0.7:8972?group=g&weight=2 {inactive}")).await;
+        lease.end().await.unwrap();
+        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2").await;
+
+        server.end().await;
+        twin.end().await;
+        suite::until(&mut watch, "").await;
+        discovery.until("").await;
+    }
 }

@@ -8,23 +8,32 @@ use suite::{
     Folder, Members, Rig,
     process::{Server, find, free_port},
 };
-use switchboard::discover::{Options, Registry};
-use switchboard_registry::Redis;
-use tokio::process::Command;
+use switchboard::discover::{Instance, Options, Registry};
+use switchboard_registry::{Redis, layout::Style};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::Command,
+};
 
 struct Local {
     folder: Folder,
     port: u16,
     server: Option<Server>,
     members: Members,
+    style: Style,
 }
 
 impl Local {
     async fn new() -> Option<Local> {
+        Local::of(Style::Own).await
+    }
+
+    async fn of(style: Style) -> Option<Local> {
         find(&["redis-server"], "redis-server")?;
         loop {
             let (folder, port) = (Folder::new(), free_port());
-            let mut local = Local { folder, port, server: None, members: Members::new() };
+            let mut local = Local { folder, port, server: None, members: Members::new(), style };
             local.server = local.serve().await;
             if local.server.is_some() {
                 return Some(local);
@@ -39,12 +48,27 @@ impl Local {
         command.args(["--appendonly", "no", "--dir"]).arg(&self.folder.0);
         Server::start(&mut command, self.port).await
     }
+
+    /// Sends a command as any client would, and returns the answer as it is written.
+    async fn tell(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut text = "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n".to_owned();
+        text += &format!("*{}\r\n", words.len());
+        for word in words {
+            text += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.strip_prefix("+OK\r\n").unwrap().to_owned()
+    }
 }
 
 impl Rig for Local {
     fn connect(&self, options: Options) -> Arc<dyn Registry> {
         let url = format!("redis://127.0.0.1:{}/3", self.port);
-        Arc::new(Redis::connect(&url, "", options).expect("a good address"))
+        Arc::new(Redis::connect_as(self.style, &url, "", options).expect("a good address"))
     }
 
     async fn stop(&mut self) {
@@ -83,4 +107,36 @@ async fn prefixes_keep_fleets_apart_and_passwords_are_not_told() {
     assert_eq!(secret.name(), "redis 127.0.0.1:1");
     let wrong = Redis::connect("redis://", "", suite::options()).err().expect("no host");
     assert!(wrong.message().contains("the address"), "{wrong}");
+}
+
+#[tokio::test]
+async fn suite_with_the_layout_of_rpcx() {
+    let Some(mut local) = Local::of(Style::Rpcx).await else { return };
+    suite::run(&mut local).await;
+}
+
+#[tokio::test]
+async fn keys_and_values_are_those_of_the_plug_in_of_rpcx() {
+    let Some(local) = Local::new().await else { return };
+    let url = format!("redis://127.0.0.1:{}/3?prefix=rpcx_test&layout=rpcx&confirm_after=0s", local.port);
+    let registry = switchboard_registry::connect(&url).unwrap();
+    let mut watch = registry.watch("Arith");
+    assert!(watch.changed().await.instances.is_empty());
+    // As the clients of rpcx set it.
+    local.tell(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await;
+    let key = "/rpcx_test/Arith/tcp@10.0.0.7:8972";
+    let value = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.7:8972","Value":"Z3JvdXA9Zw==","LastIndex":7}"#;
+    local.tell(&["SET", key, value, "EX", "60"]).await;
+    local.tell(&["SET", "/rpcx_test/Arithmetic/tcp@10.0.0.8:8972", value, "EX", "60"]).await;
+    let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g");
+    suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+    let lease = registry.register(Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx")).await.unwrap();
+    suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 2).await;
+    let ours = local.tell(&["GET", "/rpcx_test/Arith/tcp@10.0.0.9:80"]).await;
+    let wanted = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.9:80","Value":"","LastIndex":0}"#;
+    assert_eq!(ours, format!("${}\r\n{wanted}\r\n", wanted.len()));
+    local.tell(&["DEL", key]).await;
+    suite::until(&mut watch, "tcp://10.0.0.9:80?wire=rpcx").await;
+    lease.end().await.unwrap();
+    suite::until(&mut watch, "").await;
 }

@@ -9,7 +9,7 @@ use suite::{
     process::{Server, find, free_port},
 };
 use switchboard::discover::{Options, Registry};
-use switchboard_registry::ZooKeeper;
+use switchboard_registry::{ZooKeeper, layout::Style};
 use tokio::process::Command;
 
 struct Local {
@@ -17,14 +17,15 @@ struct Local {
     port: u16,
     server: Option<Server>,
     members: Members,
+    style: Style,
 }
 
 impl Local {
-    async fn new() -> Option<Local> {
+    async fn of(style: Style) -> Option<Local> {
         find(&["zookeeper.jar"], "zookeeper")?;
         loop {
             let (folder, port) = (Folder::new(), free_port());
-            let mut local = Local { folder, port, server: None, members: Members::new() };
+            let mut local = Local { folder, port, server: None, members: Members::new(), style };
             local.server = local.serve().await;
             if local.server.is_some() {
                 return Some(local);
@@ -51,7 +52,7 @@ impl Local {
 
 impl Rig for Local {
     fn connect(&self, options: Options) -> Arc<dyn Registry> {
-        Arc::new(ZooKeeper::connect(&format!("127.0.0.1:{}", self.port), "", options))
+        Arc::new(ZooKeeper::connect_as(self.style, &format!("127.0.0.1:{}", self.port), "", options))
     }
 
     async fn stop(&mut self) {
@@ -73,6 +74,12 @@ impl Rig for Local {
 
 #[tokio::test]
 async fn suite() {
-    let Some(mut local) = Local::new().await else { return };
+    let Some(mut local) = Local::of(Style::Own).await else { return };
+    suite::run(&mut local).await;
+}
+
+#[tokio::test]
+async fn suite_with_the_layout_of_rpcx() {
+    let Some(mut local) = Local::of(Style::Rpcx).await else { return };
     suite::run(&mut local).await;
 }

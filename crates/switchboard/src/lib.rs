@@ -43,6 +43,9 @@ pub mod service;
 mod simulation;
 pub mod stream;
 mod trace;
+#[cfg(feature = "web")]
+#[doc(hidden)]
+pub mod web;
 
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};

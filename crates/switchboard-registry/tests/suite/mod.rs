@@ -1,7 +1,11 @@
 //! What every registry must do, against the real thing: one function, run by a test for each of them.
 #![allow(dead_code, reason = "each test uses a part")]
 
+#[cfg(any(feature = "kubernetes", feature = "nacos"))]
+pub(crate) mod http;
 pub(crate) mod process;
+#[cfg(feature = "etcd")]
+pub(crate) mod rpcx;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use switchboard::discover::{Instance, Known, Lease, Options, Registry, State, Watch};
@@ -66,6 +70,12 @@ pub(crate) fn options() -> Options {
 
 /// Runs every case, one after the other, against one server.
 pub(crate) async fn run(rig: &mut impl Rig) {
+    run_serverless(rig).await;
+    case("the registry is down and back", down_and_back(rig)).await;
+}
+
+/// Those of a registry that has no server which could be down.
+pub(crate) async fn run_serverless(rig: &mut impl Rig) {
     case("empty start", empty_start(rig)).await;
     case("join, change and leave", join_change_leave(rig)).await;
     case("crash", crash(rig)).await;
@@ -73,7 +83,6 @@ pub(crate) async fn run(rig: &mut impl Rig) {
     case("odd names", odd_names(rig)).await;
     case("mass change", mass_change(rig)).await;
     case("never below half", never_below_half(rig)).await;
-    case("the registry is down and back", down_and_back(rig)).await;
 }
 
 async fn case(name: &str, case: impl Future<Output = ()>) {

@@ -1,0 +1,156 @@
+//! Keys of Consul as rpcx's plug-in writes them: each locked by a session, whose end deletes it.
+
+use super::{ANSWER, SHORT_BYTES_MAX, Shared, WAIT};
+use crate::layout::{Layout, RpcxLayout};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use std::{sync::Arc, time::Duration};
+use switchboard::{
+    Code, Result, Status,
+    discover::{Backend, BoxFuture, Feed, Held, Instance},
+    web::{Ask, encode},
+};
+use tokio::time::sleep;
+
+/// The keys below a base path.
+pub(super) struct Keys {
+    pub(super) shared: Arc<Shared>,
+    pub(super) layout: RpcxLayout,
+}
+
+/// What Consul takes for the time of a session; it may take twice as long to end one.
+const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
+/// What the clients of Consul mark locks with.
+const FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
+/// There is nothing to wait at for a folder without keys.
+const EMPTY_FOR: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Pair {
+    key: String,
+    /// In base64; null for an empty one.
+    value: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    #[serde(rename = "ID")]
+    id: String,
+}
+
+impl Keys {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+        let folder = self.layout.folder(service);
+        let path = in_path(&folder);
+        let bytes_max =
+            feed.instances_max().saturating_mul(feed.instance_bytes_max()).saturating_mul(2).min(256 << 20);
+        let mut index = 0_u64;
+        loop {
+            let path = format!("{path}?recurse=true&index={index}&wait={}s", WAIT.as_secs());
+            let Shared { site, headers } = &*self.shared;
+            let limit = WAIT + ANSWER * 2;
+            let ask = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
+            let answer = match site.call(ask).await {
+                Err(error) if error.code() == Code::NotFound => {
+                    feed.publish([]);
+                    index = 0;
+                    sleep(EMPTY_FOR).await;
+                    continue;
+                }
+                answer => answer?,
+            };
+            let new: u64 = answer.header("x-consul-index").and_then(|new| new.parse().ok()).unwrap_or(0);
+            let wrong =
+                |error| Status::unavailable(format!("{} answers what is no list: {error}", site.name()));
+            let pairs: Vec<Pair> = serde_json::from_slice(&answer.body).map_err(wrong)?;
+            let found = pairs.iter().filter_map(|pair| {
+                let name = pair.key.strip_prefix(&folder).filter(|name| self.layout.is_name(name))?;
+                let value = STANDARD.decode(pair.value.as_deref().unwrap_or_default()).unwrap_or_default();
+                Some(self.layout.decode(service, name, &value, feed.instance_bytes_max()))
+            });
+            feed.publish(found);
+            index = if new < index { 0 } else { new.max(1) };
+        }
+    }
+}
+
+impl Shared {
+    async fn send(&self, method: &'static str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+        let headers = &self.headers;
+        let ask = Ask { method, path, headers, body, bytes_max: SHORT_BYTES_MAX, limit: ANSWER };
+        Ok(self.site.call(ask).await?.body.to_vec())
+    }
+
+    /// Writes a key that ends with a session; whether it was free.
+    async fn acquire(&self, path: &str, session: &str, value: &[u8]) -> Result<bool> {
+        let path = format!("{path}?acquire={session}&flags={FLAGS}");
+        Ok(self.send("PUT", &path, value).await?.trim_ascii() == b"true")
+    }
+}
+
+/// A key as a path: its parts are escaped, its slashes are not.
+fn in_path(key: &str) -> String {
+    let parts: Vec<_> = key.split('/').map(encode).collect();
+    format!("/v1/kv/{}", parts.join("/"))
+}
+
+impl Backend for Keys {
+    fn name(&self) -> &str {
+        self.shared.site.name()
+    }
+
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+        Box::pin(async move {
+            let ended = self.follow_on(service, feed).await;
+            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
+        })
+    }
+
+    fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
+        Box::pin(async move {
+            let (path, value) = (in_path(&self.layout.key(instance)?), self.layout.encode(instance)?);
+            let ttl = ttl.clamp(*TTL.start(), *TTL.end()).as_millis().div_ceil(1000);
+            // Without a delay, or the key could not be taken again for 15 s after its session has ended.
+            let body = format!(r#"{{"Behavior":"delete","LockDelay":"0s","TTL":"{ttl}s"}}"#);
+            let shared = &self.shared;
+            let answer = shared.send("PUT", "/v1/session/create", body.as_bytes()).await?;
+            let wrong =
+                |error| Status::unavailable(format!("{} makes no session: {error}", shared.site.name()));
+            let session: Session = serde_json::from_slice(&answer).map_err(wrong)?;
+            let kept = Kept { shared: shared.clone(), path, session: session.id };
+            if !shared.acquire(&kept.path, &kept.session, &value).await? {
+                // Of a session that has not ended yet: of this process before its restart, say.
+                shared.send("DELETE", &kept.path, b"").await?;
+                if !shared.acquire(&kept.path, &kept.session, &value).await? {
+                    let text = format!("{}: {} is locked by another session", shared.site.name(), kept.path);
+                    return Err(Status::unavailable(text));
+                }
+            }
+            Ok(Box::new(kept) as Box<dyn Held>)
+        })
+    }
+}
+
+struct Kept {
+    shared: Arc<Shared>,
+    path: String,
+    session: String,
+}
+
+impl Held for Kept {
+    /// The session may live on without its key, which anybody can delete.
+    fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.shared.send("PUT", &format!("/v1/session/renew/{}", self.session), b"").await?;
+            self.shared.send("GET", &self.path, b"").await.map(drop)
+        })
+    }
+
+    /// Deletes the key with its session.
+    fn release(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.shared.send("PUT", &format!("/v1/session/destroy/{}", self.session), b"").await.map(drop)
+        })
+    }
+}

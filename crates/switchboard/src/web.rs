@@ -1,0 +1,374 @@
+//! A small HTTP/1.1 client for what is no call: registries, key sets, collectors of traces.
+//!
+//! One request, one connection, an answer of bounded size, with or without TLS. It follows no redirects.
+
+use crate::{
+    Address, Code, Origin, Result, Retry, Status,
+    net::{self, Dialling},
+};
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::{HeaderMap, Request, body::Incoming, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use std::{fmt::Display, path::Path, time::Duration};
+use tokio::{task::AbortHandle, time::timeout};
+
+/// A server of HTTP/1.1 and where on it we begin: `http://127.0.0.1:8500`, `https://login.example/keys`.
+#[derive(Clone, Debug)]
+pub struct Site {
+    name: String,
+    address: Address,
+    /// As the header `host` has it.
+    authority: String,
+    /// The path of the URL, with its query, from the first `/` on; empty if it has none.
+    path: String,
+    dialling: Dialling,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// `GET`.
+    pub method: &'static str,
+    /// From the first `/` on, after the path of the site.
+    pub path: &'a str,
+    /// Names in lower case.
+    pub headers: &'a [(&'static str, String)],
+    /// What is sent.
+    pub body: &'a [u8],
+    /// What an answer may have at most.
+    pub bytes_max: usize,
+    /// For the whole exchange; of one that is read bit by bit for its beginning.
+    pub limit: Duration,
+}
+
+/// What came back, with a status that is no error.
+#[derive(Debug)]
+pub struct Answer {
+    headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// An answer that is read bit by bit. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Streamed {
+    name: String,
+    body: Incoming,
+    read: BytesMut,
+    line_max: usize,
+    _driver: Driver,
+}
+
+/// What is kept of an answer that says what is wrong.
+const COMPLAINT_MAX: usize = 64 << 10;
+
+impl Default for Ask<'_> {
+    /// A `GET` of nothing, within 5 s, of at most 64 KiB.
+    fn default() -> Self {
+        let limit = Duration::from_secs(5);
+        Ask { method: "GET", path: "", headers: &[], body: &[], bytes_max: 64 << 10, limit }
+    }
+}
+
+impl Site {
+    /// The site at this URL, which texts call `name`. `ca` are the roots to trust with `https`, those of the machine
+    /// without.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a URL that is none of `http` and `https`, and roots that cannot be used.
+    pub fn new(name: impl Into<String>, url: &str, ca: Option<&Path>) -> Result<Site> {
+        let wrong = |why: &str| Status::invalid_argument(format!("{url:?} is no URL of HTTP: {why}"));
+        let (rest, secure) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, false),
+            (_, Some(rest)) => (rest, true),
+            _ => return Err(wrong("it begins with neither http:// nor https://")),
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
+        if !path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Err(wrong("the path has characters that must be percent-encoded"));
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let full = match (has_port, secure) {
+            (true, _) => authority.to_owned(),
+            (false, true) => format!("{authority}:443"),
+            (false, false) => format!("{authority}:80"),
+        };
+        let scheme = if secure { "tls" } else { "tcp" };
+        let address: Address = format!("{scheme}://{full}").parse()?;
+        let dialling = dialling(secure, ca)?;
+        Ok(Site { name: name.into(), address, authority: authority.to_owned(), path, dialling })
+    }
+
+    /// What texts call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends a request and reads the whole answer. Cancel safe: dropping it closes the connection.
+    ///
+    /// # Errors
+    /// `Unavailable` when it does not come to an answer, or the answer is too long; of answers whose status is an error
+    /// `NotFound` for 404, `Unauthenticated` for 401, `PermissionDenied` for 403, `Aborted` for 410 and `Unavailable`
+    /// for others, with the beginning of what it says.
+    pub async fn call(&self, ask: Ask<'_>) -> Result<Answer> {
+        let exchange = async {
+            let (headers, body, _driver) = self.begin(ask).await?;
+            let body = self.collect(body, ask.bytes_max, bare(ask.path)).await?;
+            Ok(Answer { headers, body })
+        };
+        let slow = |_| self.failed(&format!("no answer to {} within {:?}", bare(ask.path), ask.limit));
+        timeout(ask.limit, exchange).await.map_err(slow)?
+    }
+
+    /// Sends a request and hands out its answer line by line, each of at most `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`call`](Site::call).
+    pub async fn stream(&self, ask: Ask<'_>) -> Result<Streamed> {
+        let slow = |_| self.failed(&format!("no answer to {} within {:?}", bare(ask.path), ask.limit));
+        let (_, body, _driver) = timeout(ask.limit, self.begin(ask)).await.map_err(slow)??;
+        let read = BytesMut::new();
+        Ok(Streamed { name: self.name.clone(), body, read, line_max: ask.bytes_max, _driver })
+    }
+
+    async fn begin(&self, ask: Ask<'_>) -> Result<(HeaderMap, Incoming, Driver)> {
+        let failed = |error: &dyn Display| self.failed(&format!("{}: {error}", bare(ask.path)));
+        let io = net::dial(&self.address, &self.dialling, ask.limit).await?;
+        let opened = http1::handshake(TokioIo::new(io)).await;
+        let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
+        // The connection does the work of the exchange, and ends with it.
+        let driver = Driver(tokio::spawn(async move { drop(connection.await) }).abort_handle());
+        let path = format!("{}{}", self.path, ask.path);
+        let path = if path.is_empty() { "/" } else { &path };
+        let mut request = Request::builder().method(ask.method).uri(path).header(HOST, &self.authority);
+        for (name, value) in ask.headers {
+            request = request.header(*name, value);
+        }
+        let body = Full::new(Bytes::copy_from_slice(ask.body));
+        let request = request.body(body).map_err(|error| failed(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok((head.headers, body, driver));
+        }
+        let text = self.collect(body, COMPLAINT_MAX, bare(ask.path)).await.unwrap_or_default();
+        let text: String = String::from_utf8_lossy(&text).trim().chars().take(200).collect();
+        let code = match head.status.as_u16() {
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            404 => Code::NotFound,
+            410 => Code::Aborted,
+            _ => Code::Unavailable,
+        };
+        Err(Status::new(code, format!("{}: {}: {}: {text}", self.name, bare(ask.path), head.status)))
+    }
+
+    async fn collect(&self, mut body: Incoming, bytes_max: usize, path: &str) -> Result<Bytes> {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.failed(&format!("{path}: {error}")))?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            if whole.len() + bytes.len() > bytes_max {
+                let why = format!("{path}: the answer has over {bytes_max} bytes");
+                return Err(Status::unavailable(format!("{}: {why}", self.name)));
+            }
+            whole.extend_from_slice(&bytes);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn failed(&self, why: &str) -> Status {
+        let text = format!("{}: {why}", self.name);
+        Status::unavailable(text).with_origin(Origin::Path).with_retry(Retry::Safe)
+    }
+}
+
+impl Answer {
+    /// The first value of a header that is text; the name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Streamed {
+    /// The next line without its end; none when the answer ends. Cancel safe.
+    ///
+    /// # Errors
+    /// `Unavailable` when the connection breaks or the line is too long.
+    pub async fn line(&mut self) -> Result<Option<Bytes>> {
+        let mut looked = 0;
+        loop {
+            let end = self.read[looked..].iter().position(|byte| *byte == b'\n').map(|at| looked + at);
+            looked = self.read.len();
+            if end.unwrap_or(looked) > self.line_max {
+                let text = format!("{}: a line of the answer has over {} bytes", self.name, self.line_max);
+                return Err(Status::unavailable(text));
+            }
+            if let Some(end) = end {
+                let line = self.read.split_to(end);
+                self.read.advance(1);
+                return Ok(Some(line.freeze()));
+            }
+            match self.body.frame().await {
+                None if self.read.is_empty() => return Ok(None),
+                None => return Ok(Some(self.read.split().freeze())),
+                Some(Err(error)) => {
+                    return Err(
+                        Status::unavailable(format!("{}: {error}", self.name)).with_retry(Retry::Safe)
+                    );
+                }
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.read.extend_from_slice(&bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A path as texts have it: secrets may be in the query.
+fn bare(path: &str) -> &str {
+    path.split_once('?').map_or(path, |(bare, _)| bare)
+}
+
+/// The task of a connection, ended with what needs it.
+#[derive(Debug)]
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(feature = "tls")]
+fn dialling(secure: bool, ca: Option<&Path>) -> Result<Dialling> {
+    use crate::net::tls::{ALPN_HTTP1, Connector, TlsOptions};
+    if !secure {
+        return Ok(Dialling::default());
+    }
+    let options = TlsOptions { ca: ca.map(Path::to_owned), ..TlsOptions::default() };
+    let connector = Connector::new(options, &[ALPN_HTTP1])?;
+    Ok(Dialling { tls: Some(std::sync::Arc::new(connector)), ..Dialling::default() })
+}
+
+#[cfg(not(feature = "tls"))]
+fn dialling(secure: bool, _ca: Option<&Path>) -> Result<Dialling> {
+    match secure {
+        false => Ok(Dialling::default()),
+        true => Err(Status::invalid_argument("https:// needs the feature `tls`, which is off")),
+    }
+}
+
+/// Text as a part of a query or path: letters, digits and `- . _ ~` stay, other bytes become `%XX`.
+pub fn encode(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// Reads `%XX`; what is none of it stays, and what is no UTF-8 becomes a sign of replacement.
+pub fn decode(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
+        match hex {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (url, address, authority, path) in [
+            ("http://a:1", "tcp://a:1", "a:1", ""),
+            ("http://a/b?c=d", "tcp://a:80", "a", "/b?c=d"),
+            ("http://[::1]?x", "tcp://[::1]:80", "[::1]", "/?x"),
+        ] {
+            let site = Site::new("site", url, None).unwrap();
+            assert_eq!(
+                (site.address.to_string().as_str(), &*site.authority, &*site.path),
+                (address, authority, path)
+            );
+        }
+        for (url, part) in
+            [("ftp://a", "neither"), ("http://", "host is missing"), ("http://a/b c", "percent")]
+        {
+            let error = Site::new("site", url, None).unwrap_err();
+            assert!(error.message().contains(part), "{error}");
+        }
+        assert_eq!(decode(&encode("a b/%\u{e4}")), "a b/%\u{e4}");
+    }
+
+    /// Answers every request with these bytes, and closes.
+    async fn server(answer: String) -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let site =
+            Site::new("the server", &format!("http://{}", listener.local_addr().unwrap()), None).unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = [0; 1024];
+                let _ = stream.read(&mut head).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        site
+    }
+
+    #[tokio::test]
+    async fn answers_are_bounded_and_errors_told() {
+        let long = format!("HTTP/1.1 200 OK\r\nx-a: b\r\ncontent-length: 100\r\n\r\n{}", "x".repeat(100));
+        let site = server(long).await;
+        let answer = site.call(Ask { bytes_max: 100, ..Ask::default() }).await.unwrap();
+        assert_eq!((answer.header("x-a"), answer.body.len()), (Some("b"), 100));
+        let error = site.call(Ask { bytes_max: 99, ..Ask::default() }).await.unwrap_err();
+        assert!(error.message().contains("over 99 bytes"), "{error}");
+        for (status, code) in
+            [("404 X", Code::NotFound), ("403 X", Code::PermissionDenied), ("500 X", Code::Unavailable)]
+        {
+            let site = server(format!("HTTP/1.1 {status}\r\ncontent-length: 3\r\n\r\nwhy")).await;
+            let error = site.call(Ask { path: "/p", ..Ask::default() }).await.unwrap_err();
+            assert_eq!((error.code(), error.message().ends_with("why")), (code, true), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_come_one_by_one() {
+        let site = server("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\na\nbc\n\nd".to_owned()).await;
+        let mut lines = site.stream(Ask { bytes_max: 2, ..Ask::default() }).await.unwrap();
+        for line in ["a", "bc", "", "d"] {
+            assert_eq!(lines.line().await.unwrap().unwrap(), line);
+        }
+        assert!(lines.line().await.unwrap().is_none());
+        let site = server("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nabcdef".to_owned()).await;
+        let mut lines = site.stream(Ask { bytes_max: 2, ..Ask::default() }).await.unwrap();
+        assert!(lines.line().await.unwrap_err().message().contains("over 2 bytes"));
+    }
+}
