@@ -217,7 +217,7 @@ class Compression(NativeTest):
         self.encodings = [code for code in native.COMPRESS if self.connection.settings[native.ENCODINGS] >> code & 1]
 
     def test_server_says_what_it_takes(self):
-        self.assertEqual(self.connection.settings[native.ENCODINGS], 0b1110)
+        self.assertEqual(self.connection.settings[native.ENCODINGS], 0b11_1110)
         self.assertEqual(self.encodings, [native.GZIP, native.DEFLATE])
 
     def test_unary(self):

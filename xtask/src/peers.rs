@@ -3,6 +3,8 @@
 //! They go into one folder, `.peers` in the checkout or `SWITCHBOARD_PEERS`, and are used again while their
 //! version is the wanted one. Nothing is installed into the system but Debian packages that are missing.
 
+mod java;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,11 +36,15 @@ pub(crate) enum Peer {
     Grpcui,
     Grpcurl,
     H2spec,
+    /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
+    Jprotobuf,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
     Python,
     Redis,
+    /// A client and a server of rpcx for Go.
+    Rpcx,
     /// Python with the library of Apache Thrift.
     Thrift,
     /// Counts instructions and system calls.
@@ -46,7 +52,7 @@ pub(crate) enum Peer {
     ZooKeeper,
 }
 
-const ALL: [Peer; 19] = [
+const ALL: &[Peer] = &[
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -60,10 +66,12 @@ const ALL: [Peer; 19] = [
     Peer::Grpcui,
     Peer::Grpcurl,
     Peer::H2spec,
+    Peer::Jprotobuf,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
     Peer::Redis,
+    Peer::Rpcx,
     Peer::Thrift,
     Peer::ZooKeeper,
 ];
@@ -75,10 +83,14 @@ const ATTEMPTS: usize = 2;
 pub(crate) struct Peers {
     folder: PathBuf,
     requirements: PathBuf,
+    /// The folder of foreign peers in the checkout.
+    interop: PathBuf,
     /// What the library of Thrift is, in a Python of its own: the other needs none of it.
     thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
+    /// The Java programs and what they need.
+    baidu: PathBuf,
     known: RefCell<BTreeMap<Peer, Result<PathBuf, Failure>>>,
 }
 
@@ -87,8 +99,10 @@ impl Peers {
         Self {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
+            interop: workspace.root.join("interop"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
+            baidu: workspace.root.join("interop/baidu"),
             known: RefCell::default(),
         }
     }
@@ -96,7 +110,7 @@ impl Peers {
     /// Installs what is missing and returns one line for each peer that could not be had.
     pub(crate) fn install_all(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for peer in ALL {
+        for peer in ALL.iter().copied() {
             match self.path(peer) {
                 Ok(path) => println!("{} is {}", peer.name(), path.display()),
                 Err(failure) => missing.push(failure.to_string()),
@@ -122,6 +136,7 @@ impl Peers {
             Peer::Curl => curl(),
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
+            Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
             Peer::Node => self.node(),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
@@ -133,6 +148,7 @@ impl Peers {
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
+            Peer::Rpcx => self.go_module("rpcx/peer", "rpcx-peer"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -170,6 +186,24 @@ impl Peers {
             go(&["mod", "edit", &format!("-require={module}@{version}")])?;
             go(&["build", "-mod=mod", "-o", ".", &package])
         })
+    }
+
+    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its
+    /// sources may have changed; Go knows when there is nothing to do.
+    fn go_module(&self, sources: &str, name: &str) -> Result<PathBuf, Failure> {
+        if !process::is_in_path("go") {
+            return Err(Failure::new("go is not installed"));
+        }
+        let folder = self.folder.join(name);
+        create(&folder)?;
+        let program = absolute(&folder)?.join(name);
+        let sources = self.interop.join(sources);
+        attempt(|| {
+            process::run(
+                Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(&sources),
+            )
+        })?;
+        Ok(program)
     }
 
     /// A program that `build` leaves in the folder that it is given.
@@ -267,10 +301,12 @@ impl Peer {
             Self::Grpcui => "grpcui",
             Self::Grpcurl => "grpcurl",
             Self::H2spec => "h2spec",
+            Self::Jprotobuf => "Java with jprotobuf-rpc",
             Self::Node => "Node with its packages",
             Self::Python => "Python with grpcio",
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
+            Self::Rpcx => "rpcx for Go",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::ZooKeeper => "ZooKeeper",
         }

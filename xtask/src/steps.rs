@@ -158,6 +158,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| interop::run(run, Suite::Native),
     },
     Step {
+        name: "interop-baidu",
+        about: "baidu_std with Java's jprotobuf-rpc, client and server: attachments, gzip, log ids, credentials, errors",
+        check: |run| suites::baidu(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),
@@ -186,6 +191,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-browser",
         about: "the page of the demo in Chromium: Connect, gRPC-Web, the native wire and JSON-RPC from its scripts",
         check: |run| interop::run(run, Suite::Browser),
+    },
+    Step {
+        name: "interop-rpcx",
+        about: "rpcx in both directions: every codec, compression, metadata, errors, heartbeats, on each network",
+        check: |run| suites::rpcx(run),
     },
     Step {
         name: "interop-tls",

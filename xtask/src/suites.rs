@@ -1,7 +1,9 @@
 //! Runs whole foreign test suites: against the servers of `interop/conformance`, which implement the services that
 //! those suites call, and with the clients of `interop/conformance-client`.
 
+mod baidu;
 mod h2spec;
+mod rpcx;
 mod tools;
 
 use std::path::PathBuf;
@@ -103,6 +105,16 @@ pub(crate) fn grpc_go(run: &Run<'_>) -> Outcome {
 /// HTTP/2 as h2spec checks it: what fails must fail against grpc-go as well.
 pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::H2spec, |h2spec| h2spec::check(run, &h2spec))
+}
+
+/// rpcx in both directions: its Go client to our server, and our client to its Go server.
+pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
+}
+
+/// baidu_std with Java programs: their client and our server, then the other way round.
+pub(crate) fn baidu(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Jprotobuf, |java| baidu::check(run, &java))
 }
 
 /// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.

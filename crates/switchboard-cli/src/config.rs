@@ -103,10 +103,9 @@ impl Config {
         for (variable, value) in own {
             let name = variable[PREFIX.len()..].to_lowercase();
             let known = self.keys.iter().find(|key| key.name.replace('.', "_") == name);
-            let (name, is_list) = known.map_or((name, false), |key| (key.name.clone(), key.kind.is_list()));
-            let texts = match is_list {
-                true => value.split(',').map(|text| text.trim().to_owned()).collect(),
-                false => vec![value],
+            let (name, texts) = match known {
+                Some(key) => (key.name.clone(), key.kind.split(value)),
+                None => (name, vec![value]),
             };
             let set = self.set(&name, texts, Source::Environment(variable.clone()));
             set.map_err(|why| format!("{variable}: {why}"))?;
@@ -265,6 +264,7 @@ mod tests {
         let variables = [
             ("SWITCHBOARD_SERVE_LIMITS_CALLS_MAX", "6"),
             ("SWITCHBOARD_SERVE_SLOW_CALL", "1s"),
+            ("SWITCHBOARD_SERVE_ANNOUNCE_TO", "etcd://a:1,b:2/x, file:c.json"),
             ("OTHER", "x"),
         ];
         config
@@ -273,6 +273,7 @@ mod tests {
         config.flag("slow_call", Some("2s".to_owned())).unwrap();
         config.flag("access_log", None).unwrap();
         assert_eq!(config.texts("listen"), ["127.0.0.1:1", "unix:/a"]);
+        assert_eq!(config.texts("announce.to"), ["etcd://a:1,b:2/x", "file:c.json"]);
         assert_eq!((config.count("access_log"), config.time("slow_call")), (Some(7), Duration::from_secs(2)));
         let limits = config.limits().unwrap();
         let calls_max = switchboard::Limit::CallsMax;

@@ -1,5 +1,6 @@
 //! The `switchboard` binary.
 
+mod announce;
 mod bench;
 mod call;
 mod config;
@@ -33,7 +34,7 @@ enum Command {
     /// Serve the demo services and call them over every wire.
     Demo(demo::DemoArgs),
     /// Serve the demo services.
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Check and explain the settings of `serve`.
     Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
@@ -56,7 +57,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),

@@ -1,6 +1,7 @@
 //! `switchboard serve`: the demo services, without the tour.
 
 use crate::{
+    announce,
     config::Config,
     log::{self, Level},
     services,
@@ -10,6 +11,7 @@ use crate::{
 use clap::{Args, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
 use switchboard::{Limits, Running, Runtime, Server, limits::Source};
+use switchboard_registry::EmbeddedServer;
 
 /// `switchboard serve`.
 #[derive(Debug, Args)]
@@ -46,6 +48,18 @@ pub(crate) struct ServeArgs {
     /// calls, flags, and metrics for Prometheus.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     admin: Option<String>,
+    /// Register the services with the registry at URL, as in switchboard://127.0.0.1:7000 or
+    /// etcd://10.0.0.1:2379/fleet, and deregister them first when this server stops. May be given several times.
+    #[arg(long, value_name = "URL", value_parser = registry)]
+    announce: Vec<String>,
+    /// Say this of the server to registries, as in zone=eu-1a: address, group, notice, tags, version, weight or zone.
+    /// May be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = said)]
+    announce_as: Vec<String>,
+    /// Be a registry as well, for servers that --announce switchboard://HOST:PORT of this one. It keeps what it knows
+    /// in memory, and whoever may call this server may register.
+    #[arg(long)]
+    registry: bool,
     /// Log one call in N [default: none]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     access_log: Option<u32>,
@@ -93,7 +107,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
     }
     let tls = config.tls()?;
     runtime.run(async move {
-        let mut server = server(&config).limits(limits);
+        let mut server = announce::announced(server(&config).limits(limits), &config)?;
         for address in config.texts("listen") {
             server = tls::listen(server, &address, tls.as_ref());
         }
@@ -134,6 +148,9 @@ fn server(config: &Config) -> Server {
     if config.is_on("channelz") {
         server = server.channelz();
     }
+    if config.is_on("registry") {
+        server = server.add(EmbeddedServer::new());
+    }
     server
 }
 
@@ -153,6 +170,13 @@ impl ServeArgs {
         config.flag("websocket.origins", self.websocket_origin.clone())?;
         config.flag("websocket.deflate", self.websocket_deflate.then(|| "true".to_owned()))?;
         config.flag("channelz", self.channelz.then(|| "true".to_owned()))?;
+        config.flag("announce.to", self.announce.clone())?;
+        for name in announce::NAMES {
+            let given = self.announce_as.iter().filter_map(|said| said.split_once('='));
+            let given = given.filter(|(said, _)| *said == name).map(|(_, value)| value.to_owned());
+            config.flag(&format!("announce.{name}"), given)?;
+        }
+        config.flag("registry", self.registry.then(|| "true".to_owned()))?;
         config.flag("admin", self.admin.clone())?;
         config.flag("access_log", self.access_log.map(|every| every.to_string()))?;
         config.flag("slow_call", self.slow_call.clone())?;
@@ -180,6 +204,21 @@ fn setting(text: &str) -> Result<String, String> {
 /// A time as limits spell it, checked.
 fn time(text: &str) -> Result<String, String> {
     Limits::parse_time(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// The address of a registry.
+fn registry(text: &str) -> Result<String, String> {
+    let kinds = "expected switchboard://HOST:PORT, etcd://…, consul://… or file:PATH, say";
+    switchboard_registry::is_registry(text).then(|| text.to_owned()).ok_or_else(|| kinds.to_owned())
+}
+
+/// What is said of a server, by names that there are.
+fn said(text: &str) -> Result<String, String> {
+    let name = text.split_once('=').map(|(name, _)| name);
+    match name.filter(|name| announce::NAMES.contains(name)) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("expected NAME=VALUE, where NAME is one of {}", announce::NAMES.join(", "))),
+    }
 }
 
 /// An address, checked; its options are left to the server.

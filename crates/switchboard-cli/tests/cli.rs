@@ -118,6 +118,8 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "JSON-RPC, HTTP/1.1",
         "JSON-RPC, WebSocket",
         "JSON-RPC, TCP",
+        "rpcx proto, TCP",
+        "rpcx MessagePack, TCP",
         "Thrift binary, framed",
         "Thrift binary, buffered",
         "Thrift compact, framed",

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 use switchboard::{
-    Result, Status,
+    Channel, ChannelBuilder, Result, Status,
     discover::{File, Options, Registry},
 };
 
@@ -27,33 +27,86 @@ use switchboard::{
 /// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature
 /// is off; the text names what there is.
 pub fn connect(url: &str) -> Result<Arc<dyn Registry>> {
+    make(Parsed::read(url)?)
+}
+
+/// A channel to all instances of `service` that the registry at `url` knows, with options to set: the address of a
+/// registry as [`connect`] takes it, whose other options are those of the channel, as in
+/// `etcd://10.0.0.1:2379/fleet?ttl=10s&balance=round_robin&timeout=1s`.
+///
+/// # Errors
+/// As those of [`connect`], and `InvalidArgument` for an option that neither the registry nor a channel has.
+pub fn fleet(url: &str, service: &str) -> Result<ChannelBuilder> {
     let mut parsed = Parsed::read(url)?;
-    let known = SCHEMES.iter().find(|(schemes, ..)| schemes.contains(&parsed.scheme));
-    let Some((_, feature, make)) = known else {
-        return Err(wrong(url, &format!("no registry has the scheme {:?}; {}", parsed.scheme, schemes())));
-    };
-    match make {
+    let own = kind(url, parsed.scheme)?.options;
+    let (ours, rest) =
+        parsed.options.into_iter().partition(|(name, _)| OPTIONS.contains(name) || own.contains(name));
+    parsed.options = ours;
+    let rest: Vec<(&str, &str)> = rest;
+    let rest: Vec<_> = rest.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    Channel::fleet(make(parsed)?, service).url_options(&rest.join("&"))
+}
+
+/// Whether an address is that of a registry rather than of a server; it may be one whose feature is off.
+pub fn is_registry(url: &str) -> bool {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| SCHEMES.iter().any(|kind| kind.schemes.contains(&scheme)))
+}
+
+fn make(mut parsed: Parsed<'_>) -> Result<Arc<dyn Registry>> {
+    let kind = kind(parsed.url, parsed.scheme)?;
+    match kind.make {
         Some(make) => make(&mut parsed),
         None => {
+            let feature = kind.feature;
             let why =
                 format!("{:?} needs the feature `{feature}`, which is off; {}", parsed.scheme, schemes());
-            Err(wrong(url, &why))
+            Err(wrong(parsed.url, &why))
         }
     }
 }
 
+fn kind(url: &str, scheme: &str) -> Result<&'static Kind> {
+    let known = SCHEMES.iter().find(|kind| kind.schemes.contains(&scheme));
+    known.ok_or_else(|| wrong(url, &format!("no registry has the scheme {scheme:?}; {}", schemes())))
+}
+
+/// A kind of registry.
+struct Kind {
+    schemes: &'static [&'static str],
+    feature: &'static str,
+    /// Those that others do not have.
+    options: &'static [&'static str],
+    /// None when the feature is off.
+    make: Option<Make>,
+}
+
 type Make = fn(&mut Parsed<'_>) -> Result<Arc<dyn Registry>>;
 
-/// The one list: schemes, the feature that they need, and how to connect.
-const SCHEMES: &[(&[&str], &str, Option<Make>)] = &[
-    (&["consul"], "consul", CONSUL),
-    (&["dns"], "dns", DNS),
-    (&["etcd", "etcds"], "etcd", ETCD),
-    (&["file"], "", Some(file)),
-    (&["redis"], "redis", REDIS),
-    (&["switchboard"], "embedded", EMBEDDED),
-    (&["zookeeper"], "zookeeper", ZOOKEEPER),
+const fn kind_of(
+    schemes: &'static [&'static str],
+    feature: &'static str,
+    options: &'static [&'static str],
+    make: Option<Make>,
+) -> Kind {
+    Kind { schemes, feature, options, make }
+}
+
+/// The one list: schemes, the feature that they need, options of their own, and how to connect.
+const SCHEMES: &[Kind] = &[
+    kind_of(&["consul"], "consul", &["token"], CONSUL),
+    kind_of(&["dns"], "dns", &["scheme"], DNS),
+    kind_of(&["etcd"], "etcd", &[], ETCD),
+    kind_of(&["etcds"], "etcd", &["ca", "cert", "key", "server_name"], ETCD),
+    kind_of(&["file"], "", &[], Some(file)),
+    kind_of(&["redis"], "redis", &["prefix"], REDIS),
+    kind_of(&["switchboard"], "embedded", &[], EMBEDDED),
+    kind_of(&["zookeeper"], "zookeeper", &[], ZOOKEEPER),
 ];
+
+/// What all registries have.
+const OPTIONS: &[&str] =
+    &["cache", "confirm_after", "instance_bytes_max", "instances_max", "retry_max", "ttl"];
 
 #[cfg(feature = "consul")]
 const CONSUL: Option<Make> = Some(|parsed| {
@@ -126,8 +179,8 @@ fn file(parsed: &mut Parsed<'_>) -> Result<Arc<dyn Registry>> {
 /// What there is, for those who wrote something else.
 fn schemes() -> String {
     let names = |on: bool| {
-        let chosen = SCHEMES.iter().filter(move |(_, _, make)| make.is_some() == on);
-        chosen.flat_map(|(schemes, ..)| schemes.iter().copied()).collect::<Vec<_>>().join(", ")
+        let chosen = SCHEMES.iter().filter(move |kind| kind.make.is_some() == on);
+        chosen.flat_map(|kind| kind.schemes.iter().copied()).collect::<Vec<_>>().join(", ")
     };
     let off = names(false);
     let off = if off.is_empty() { off } else { format!("; not in this program: {off}") };
@@ -245,6 +298,23 @@ mod tests {
             assert!(error.message().contains(part), "{error}");
             assert!(!error.message().contains("secret"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_fleet_takes_the_options_of_its_channel_from_the_same_address() {
+        let right = "file:fleet.json?retry_max=1s&balance=round_robin&timeout=1s";
+        fleet(right, "a.B").unwrap().lazy().unwrap();
+        for (url, part) in [
+            ("file:fleet.json?ttl=5&balance=p2c", "expected a number with ms, s or m"),
+            ("file:fleet.json?balance=p3c", "did you mean p2c?"),
+            ("file:fleet.json?tll=5s", "tll"),
+            ("tcp://h:1", "no registry has the scheme \"tcp\""),
+        ] {
+            let error = fleet(url, "a.B").err().unwrap_or_else(|| panic!("{url} is wrong"));
+            assert!(error.message().contains(part), "{error}");
+        }
+        assert!(is_registry("file:fleet.json") && is_registry("etcds://h:1"));
+        assert!(!is_registry("tcp://h:1") && !is_registry("localhost:80") && !is_registry("h"));
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ pub mod zookeeper;
 
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;
-pub use address::connect;
+pub use address::{connect, fleet, is_registry};
 #[cfg(feature = "consul")]
 pub use consul::Consul;
 #[cfg(feature = "dns")]

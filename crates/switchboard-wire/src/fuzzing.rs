@@ -3,17 +3,21 @@
 //! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does
 //! not hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's.
 
+mod baidu;
 mod choices;
 mod conversation;
 mod jsonrpc;
 mod machines;
+mod rpcx;
 mod thrift;
 mod websocket;
 
+pub use baidu::{baidu_conversation, baidu_input};
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use jsonrpc::jsonrpc_input;
 pub use machines::{client_input, server_input};
+pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
 pub use websocket::{websocket_conversation, websocket_input};
 
@@ -61,13 +65,14 @@ fn survives(block: &[u8], entries_max: usize) {
 /// When that is not so.
 pub fn sniff(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let starts: [&[u8]; 9] = [
+    let starts: &[&[u8]] = &[
         b"",
         b"\xF5SWB\x01",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"POST /",
         b"PRI * HTTP",
         b"GET",
+        b"PRPC",
         b"\0\0\0\x39\x80\x01\0\x01",
         b"\0\0\0\x39\x0f\xff\0\0",
         b"\0\0\0\x39\0\0\0\x03add",

@@ -7,8 +7,10 @@
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], [`thrift`].
+//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
+//! wires of other frameworks: [`baidu`], [`rpcx`], [`thrift`].
 
+pub mod baidu;
 mod base64;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -21,6 +23,7 @@ pub mod metadata;
 pub mod method;
 pub mod native;
 pub mod outbox;
+pub mod rpcx;
 pub mod sniff;
 pub mod status;
 pub mod thrift;

@@ -7,11 +7,18 @@ use std::fmt;
 ///
 /// Names are lower case `[0-9a-z_.-]`; values of names that end in `-bin` are any bytes, all others are text of the
 /// characters 20 to 7E. An empty list costs no allocation.
+///
+/// Beside the list there is room for one [attachment](Self::attachment).
 #[derive(Clone, Default)]
 pub struct Metadata {
     /// One word that is null for the usual call: four of these move with every call, and each would be dropped.
-    #[expect(clippy::box_collection, reason = "the indirection is what keeps the empty list small")]
-    entries: Option<Box<Vec<Entry>>>,
+    parts: Option<Box<Parts>>,
+}
+
+#[derive(Clone, Default)]
+struct Parts {
+    entries: Vec<Entry>,
+    attachment: Option<Bytes>,
 }
 
 type Entry = (Box<str>, Bytes);
@@ -27,7 +34,7 @@ pub struct InvalidMetadata {
 impl Metadata {
     /// An empty list.
     pub const fn new() -> Metadata {
-        Metadata { entries: None }
+        Metadata { parts: None }
     }
 
     /// Adds an entry after those that exist; the name is lowered.
@@ -54,17 +61,34 @@ impl Metadata {
 
     /// Removes every entry of `name`.
     pub fn remove(&mut self, name: &str) {
-        if let Some(entries) = &mut self.entries {
-            entries.retain(|(known, _)| &**known != name);
+        if let Some(parts) = &mut self.parts {
+            parts.entries.retain(|(known, _)| &**known != name);
         }
     }
 
-    /// Appends the entries of `other`.
+    /// Appends the entries of `other`; its attachment takes the place of this one's.
     pub fn extend(&mut self, other: Metadata) {
-        match (&mut self.entries, other.entries) {
+        match (&mut self.parts, other.parts) {
             (_, None) => {}
-            (Some(entries), Some(others)) => entries.extend(*others),
+            (Some(parts), Some(others)) => {
+                parts.entries.extend(others.entries);
+                parts.attachment = others.attachment.or(parts.attachment.take());
+            }
             (none, others) => *none = others,
+        }
+    }
+
+    /// Bytes that travel beside the only message of a request or reply, as large as a message may be. They are no
+    /// entry, and most wires have no place for them: baidu_std has.
+    pub fn attachment(&self) -> Option<&Bytes> {
+        self.parts.as_ref().and_then(|parts| parts.attachment.as_ref())
+    }
+
+    /// Replaces the [attachment](Self::attachment); without bytes there is none.
+    pub fn set_attachment(&mut self, bytes: impl Into<Bytes>) {
+        let bytes = bytes.into();
+        if !bytes.is_empty() || self.parts.is_some() {
+            self.parts.get_or_insert_default().attachment = Some(bytes).filter(|bytes| !bytes.is_empty());
         }
     }
 
@@ -78,22 +102,22 @@ impl Metadata {
         self.entries().len()
     }
 
-    /// Whether there is no entry.
+    /// Whether there is no entry, and no attachment.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries().is_empty()
+        self.entries().is_empty() && self.attachment().is_none()
     }
 
     #[inline]
     fn entries(&self) -> &[Entry] {
-        match &self.entries {
+        match &self.parts {
             None => &[],
-            Some(entries) => entries,
+            Some(parts) => &parts.entries,
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        self.entries.get_or_insert_default().push(entry);
+        self.parts.get_or_insert_default().entries.push(entry);
     }
 
     /// Bytes of the block that [`encode`](Self::encode) writes.
@@ -161,7 +185,7 @@ fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
 
 impl PartialEq for Metadata {
     fn eq(&self, other: &Metadata) -> bool {
-        self.entries() == other.entries()
+        self.entries() == other.entries() && self.attachment() == other.attachment()
     }
 }
 
@@ -211,6 +235,23 @@ mod tests {
             // Cuts between entries give a shorter list, all others an error; none panics.
             let _ = Metadata::decode(&block[..end], 3);
         }
+    }
+
+    #[test]
+    fn attachment_is_no_entry() {
+        let mut metadata = Metadata::new();
+        metadata.set_attachment("");
+        assert!(metadata.is_empty() && metadata.attachment().is_none());
+        metadata.set_attachment(vec![7; 100_000]);
+        assert!(!metadata.is_empty());
+        assert_eq!((metadata.len(), metadata.encoded_len()), (0, 0));
+        let mut other = Metadata::new();
+        other.insert("a", "b").unwrap();
+        other.extend(metadata.clone());
+        assert_eq!((other.len(), other.attachment()), (1, metadata.attachment()));
+        assert_ne!(other, metadata);
+        other.set_attachment("");
+        assert!(other.attachment().is_none());
     }
 
     #[test]

@@ -245,6 +245,41 @@ impl MethodTable {
         self.by_name.get(name).copied()
     }
 
+    /// The method of a service that is named without its package: `Greeter` and `Greet`. The names that were given by
+    /// [`alias`](Self::alias) come first.
+    ///
+    /// # Errors
+    /// `Unimplemented` for a name that means no method, or services of several packages.
+    pub fn find_short(&self, service: &str, method: &str) -> Result<MethodId, crate::Status> {
+        let name = format!("{service}/{method}");
+        if let Some(found) = self.find(&name) {
+            return Ok(found);
+        }
+        let is_it =
+            |known: &&&ServiceInfo| known.name.rsplit_once('.').is_some_and(|(_, short)| short == service);
+        let mut services = self.services.iter().filter(is_it);
+        match (services.next(), services.next()) {
+            (Some(one), Some(other)) => Err(crate::Status::unimplemented(format!(
+                "{service} may be {} or {}: say which by its package",
+                one.name, other.name
+            ))),
+            (Some(known), None) => {
+                let name = format!("{}/{method}", known.name);
+                self.find(&name).ok_or_else(|| self.unknown(&name))
+            }
+            (None, _) => Err(self.unknown(&name)),
+        }
+    }
+
+    /// The method of a path `package.Service/Method`, or of `Service/Method` as [`find_short`](Self::find_short) has it:
+    /// so do clients of brpc call over HTTP.
+    pub fn find_called(&self, path: &str) -> Option<MethodId> {
+        self.find(path).or_else(|| {
+            let (service, method) = path.split_once('/').filter(|(service, _)| !service.contains('.'))?;
+            self.find_short(service, method).ok()
+        })
+    }
+
     /// Gives the method `name` another name that callers may use.
     ///
     /// # Errors
@@ -389,6 +424,27 @@ mod tests {
         assert_eq!(table.find("calc.Calc/Nope"), None);
         assert!(table.unknown("calc.Calc/Nope").message().contains("has Add, Note"));
         assert!(table.unknown("x.Y/Z").message().contains("unknown service x.Y"));
+    }
+
+    #[test]
+    fn services_are_found_without_their_package_where_that_is_clear() {
+        static OTHER: ServiceInfo = ServiceInfo {
+            name: "old.Calc",
+            methods: &[MethodInfo::new("Add", Kind::Unary)],
+            descriptor: &[],
+        };
+        let mut table = MethodTable::default();
+        table.add(&CALC).unwrap();
+        assert_eq!(table.find_short("Calc", "Note").ok(), table.find("calc.Calc/Note"));
+        assert_eq!(table.find_called("Calc/Note"), table.find_called("calc.Calc/Note"));
+        assert_eq!((table.find_called("Calc"), table.find_called("x.Calc/Note")), (None, None));
+        assert!(table.find_short("Calc", "Nope").unwrap_err().message().contains("has Add, Note"));
+        assert!(table.find_short("Nope", "Add").unwrap_err().message().contains("unknown service Nope"));
+        table.add(&OTHER).unwrap();
+        let status = table.find_short("Calc", "Add").unwrap_err();
+        assert_eq!(status.message(), "Calc may be calc.Calc or old.Calc: say which by its package");
+        table.alias("Calc/Add", "old.Calc/Add").unwrap();
+        assert_eq!(table.find_short("Calc", "Add").ok(), table.find("old.Calc/Add"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{native, thrift};
+use crate::{baidu, native, rpcx, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -23,6 +23,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
+    /// baidu_std, of brpc.
+    BaiduStd,
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
     /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
@@ -31,6 +33,8 @@ pub enum Protocol {
     JsonRpc,
     /// The native wire.
     Native,
+    /// rpcx.
+    Rpcx,
     /// Apache Thrift, in any of its framings.
     Thrift,
     /// TLS, with one of the others inside.
@@ -41,10 +45,12 @@ impl Protocol {
     /// The name in metrics and messages.
     pub fn name(self) -> &'static str {
         match self {
+            Protocol::BaiduStd => "baidu_std",
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
+            Protocol::Rpcx => "rpcx",
             Protocol::Thrift => "thrift",
             Protocol::Tls => "tls",
         }
@@ -63,12 +69,14 @@ pub enum Sniffed {
 }
 
 /// The one list: protocols in the order in which they are asked.
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: &[Entry] = &[
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
+    (Protocol::BaiduStd, is_baidu_std),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
+    (Protocol::Rpcx, is_rpcx),
     (Protocol::Thrift, is_thrift),
 ];
 
@@ -79,7 +87,7 @@ pub fn sniff(prefix: &[u8]) -> Sniffed {
     let mut open = prefix.is_empty();
     for (protocol, entry) in ENTRIES {
         match entry(prefix) {
-            Verdict::Yes => return Sniffed::Protocol(protocol),
+            Verdict::Yes => return Sniffed::Protocol(*protocol),
             Verdict::More => open = true,
             Verdict::No => {}
         }
@@ -101,6 +109,10 @@ fn is_tls(prefix: &[u8]) -> Verdict {
     }
 }
 
+fn is_baidu_std(prefix: &[u8]) -> Verdict {
+    starts(prefix, &baidu::MAGIC)
+}
+
 fn is_http2(prefix: &[u8]) -> Verdict {
     starts(prefix, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 }
@@ -111,6 +123,12 @@ fn is_http1(prefix: &[u8]) -> Verdict {
     match prefix.get(token) {
         _ if token > 16 => Verdict::No,
         None => Verdict::More,
+        // A request to a proxy names a host; one with a path is of rpcx.
+        Some(b' ') if &prefix[..token] == b"CONNECT" => match prefix.get(token + 1) {
+            None => Verdict::More,
+            Some(b'/') => Verdict::No,
+            Some(_) => Verdict::Yes,
+        },
         Some(b' ') if token > 0 && &prefix[..token] != b"PRI" => Verdict::Yes,
         Some(_) => Verdict::No,
     }
@@ -122,6 +140,14 @@ fn is_jsonrpc(prefix: &[u8]) -> Verdict {
         None => Verdict::More,
         Some(b'{' | b'[') => Verdict::Yes,
         Some(_) => Verdict::No,
+    }
+}
+
+/// A frame, or the request after which frames follow.
+fn is_rpcx(prefix: &[u8]) -> Verdict {
+    match prefix.first() {
+        Some(&rpcx::MAGIC) => Verdict::Yes,
+        _ => starts(prefix, b"CONNECT /"),
     }
 }
 
@@ -179,14 +205,18 @@ mod tests {
 
     #[test]
     fn each_protocol_is_known_whatever_the_split() {
-        let cases: [(&[u8], Protocol); 13] = [
+        let cases: &[(&[u8], Protocol)] = &[
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
+            (b"PRPC\0\0\0\x20", Protocol::BaiduStd),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
             (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),
             (b"{\"jsonrpc\"", Protocol::JsonRpc),
             (b" \r\n\t[", Protocol::JsonRpc),
+            (b"\x08\0\0\x10", Protocol::Rpcx),
+            (b"CONNECT /_rpcx_ HTTP/1.0\n\n", Protocol::Rpcx),
+            (b"CONNECT example.org:80 HTTP/1.1\r\n", Protocol::Http1),
             (b"\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
             (b"\x82\x21\x07\x03add", Protocol::Thrift),
             (b"\0\0\0\x39\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
@@ -197,7 +227,7 @@ mod tests {
         for (bytes, protocol) in cases {
             let first =
                 (0..=bytes.len()).map(|end| sniff(&bytes[..end])).find(|sniffed| *sniffed != Sniffed::More);
-            assert_eq!(first, Some(Sniffed::Protocol(protocol)));
+            assert_eq!(first, Some(Sniffed::Protocol(*protocol)));
         }
     }
 
@@ -211,6 +241,7 @@ mod tests {
             b" POST",
             b"PRI * HTTP/1.1\r\n",
             b"\xF5SWX",
+            b"STRM\0",
         ] {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }

@@ -28,13 +28,15 @@ pub enum Codec {
     Json = 2,
     /// postcard, for serde types between Rust programs.
     Postcard = 3,
+    /// MessagePack, with structures as maps by the names of their fields.
+    MsgPack = 4,
     /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
     Thrift = 5,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 4] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::Thrift];
+    pub const ALL: [Codec; 5] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack, Codec::Thrift];
 
     /// The codec with this number.
     #[inline]
@@ -43,6 +45,7 @@ impl Codec {
             1 => Some(Codec::Proto),
             2 => Some(Codec::Json),
             3 => Some(Codec::Postcard),
+            4 => Some(Codec::MsgPack),
             5 => Some(Codec::Thrift),
             _ => None,
         }
@@ -54,6 +57,7 @@ impl Codec {
             Codec::Proto => "proto",
             Codec::Json => "json",
             Codec::Postcard => "postcard",
+            Codec::MsgPack => "msgpack",
             Codec::Thrift => "thrift",
         }
     }
@@ -77,11 +81,16 @@ pub enum Encoding {
     Zstd = 2,
     /// RFC 1950, what HTTP calls `deflate`.
     Deflate = 3,
+    /// The raw format of Snappy, without framing.
+    Snappy = 4,
+    /// A block of LZ4 behind its length before compression, in 4 bytes.
+    Lz4 = 5,
 }
 
 impl Encoding {
     /// Every way of compression, in the order of the numbers; `Identity` is none.
-    pub const ALL: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate];
+    pub const ALL: [Encoding; 5] =
+        [Encoding::Gzip, Encoding::Zstd, Encoding::Deflate, Encoding::Snappy, Encoding::Lz4];
 
     /// The encoding with this number.
     pub fn from_number(number: u8) -> Option<Encoding> {
@@ -90,6 +99,8 @@ impl Encoding {
             1 => Some(Encoding::Gzip),
             2 => Some(Encoding::Zstd),
             3 => Some(Encoding::Deflate),
+            4 => Some(Encoding::Snappy),
+            5 => Some(Encoding::Lz4),
             _ => None,
         }
     }
@@ -101,6 +112,8 @@ impl Encoding {
             Encoding::Gzip => "gzip",
             Encoding::Zstd => "zstd",
             Encoding::Deflate => "deflate",
+            Encoding::Snappy => "snappy",
+            Encoding::Lz4 => "lz4",
         }
     }
 }
@@ -117,7 +130,7 @@ pub struct Encodings(pub u32);
 
 impl Encodings {
     /// Everything that this version of the wire has a number for.
-    pub const ALL: Encodings = Encodings(0b1110);
+    pub const ALL: Encodings = Encodings(0b11_1110);
     /// Plain messages alone.
     pub const NONE: Encodings = Encodings(0);
 

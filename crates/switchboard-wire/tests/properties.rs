@@ -33,8 +33,33 @@ fn decisions_of_the_sniffer_are_final() {
 }
 
 #[test]
+fn baidu_std_takes_any_bytes() {
+    check(fuzzing::baidu_input);
+}
+
+#[test]
+fn what_one_machine_of_baidu_std_says_the_other_hears() {
+    check(fuzzing::baidu_conversation);
+}
+
+#[test]
 fn jsonrpc_takes_any_bytes() {
     check(fuzzing::jsonrpc_input);
+}
+
+#[test]
+fn rpcx_server_takes_any_bytes() {
+    check(fuzzing::rpcx_server_input);
+}
+
+#[test]
+fn rpcx_client_takes_any_bytes() {
+    check(fuzzing::rpcx_client_input);
+}
+
+#[test]
+fn what_one_machine_of_rpcx_says_the_other_hears() {
+    check(fuzzing::rpcx_conversation);
 }
 
 #[test]

@@ -132,7 +132,8 @@ pub(crate) struct ReplyMetadata {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `thrift` or `local`.
+    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `rpcx`,
+    /// `thrift` or `local`.
     pub wire: &'static str,
     /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.
@@ -260,6 +261,12 @@ impl Reply {
     }
 }
 
+/// The status where a wire has no place for attachments.
+#[cold]
+pub(crate) fn no_attachments(wire: &str) -> Status {
+    Status::unimplemented(format!("{wire} has no place for an attachment; baidu_std has"))
+}
+
 #[cold]
 fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
     let Message { bytes, compressed } = packing.pack(message);
@@ -355,6 +362,12 @@ impl Cx {
         &self.context().metadata
     }
 
+    /// Bytes that the caller sent beside the message, not compressed and as large as a message may be. Only baidu_std
+    /// carries them, and calls inside this process.
+    pub fn attachment(&self) -> Option<&Bytes> {
+        self.metadata().attachment()
+    }
+
     /// The trace that the call is part of, as its caller told in `traceparent` ([W3C Trace Context]); also when nobody
     /// told one, but spans are recorded here. Calls that the handler makes are part of it too, without its doing.
     ///
@@ -376,7 +389,7 @@ impl Cx {
 
     /// Time that is left; zero when it is over, none without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline().map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
     }
 
     /// Who calls.
@@ -411,6 +424,20 @@ impl Cx {
     /// `InvalidArgument` for names or values that [`Metadata`] refuses.
     pub fn reply_metadata(&self, name: &str, value: impl Into<Bytes>) -> Result<()> {
         Ok(self.reply_mut(|reply| reply.head.insert(name, value))?)
+    }
+
+    /// Sends these bytes beside the only message of the reply, as [`attachment`](Self::attachment) says.
+    ///
+    /// # Errors
+    /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
+    pub fn reply_attachment(&self, bytes: impl Into<Bytes>) -> Result<()> {
+        match self.peer().wire {
+            "baidu_std" | "local" => {
+                self.reply_mut(|reply| reply.head.set_attachment(bytes));
+                Ok(())
+            }
+            wire => Err(no_attachments(wire)),
+        }
     }
 
     /// Adds metadata that goes with the end of the reply, also of one that fails.

@@ -5,26 +5,36 @@
 //! time and thread, not in the turn of the connection. In between they stay as they came, so that queues and windows
 //! count what was sent.
 //!
-//! The algorithms are those that HTTP needs anyway; without the feature `http` there are none.
+//! Compressing costs time, so it is not done where it does not pay: below a size, and for methods whose messages did
+//! not get smaller lately (`worth.rs`).
+//!
+//! Snappy and LZ4 are there always; the others are those that HTTP needs anyway, and come with the feature `http`.
 
+mod algorithms;
+mod blocks;
 mod options;
+mod worth;
 
+#[cfg(feature = "http")]
+pub(crate) use algorithms::REGISTRY;
 pub(crate) use options::{Calling, Serving};
 
 use crate::{Origin, Result, Status};
+use algorithms::Unreadable;
 use bytes::Bytes;
-#[cfg(feature = "http")]
-use connectrpc::{CompressionRegistry, ErrorCode};
-#[cfg(feature = "http")]
-use std::sync::LazyLock;
 use std::{fmt, str::FromStr};
 use switchboard_wire::{Encoding, Encodings};
+use worth::Worth;
 
 /// Smaller messages are sent as they are, unless somebody says otherwise; in bytes.
 pub(crate) const BYTES_MIN: u32 = 512;
 
 /// What is read and written here.
-pub(crate) const ENCODINGS: Encodings = if cfg!(feature = "http") { Encodings::ALL } else { Encodings::NONE };
+pub(crate) const ENCODINGS: Encodings = if cfg!(feature = "http") {
+    Encodings::ALL
+} else {
+    Encodings(1 << Encoding::Snappy as u32 | 1 << Encoding::Lz4 as u32)
+};
 
 /// How a client's calls are compressed; nothing is unless it is asked for.
 ///
@@ -45,11 +55,25 @@ pub enum Compression {
     Deflate,
     /// RFC 1952.
     Gzip,
-    /// RFC 8878: the fastest, and mostly the smallest.
+    /// LZ4 in blocks: the fastest to read. On the native wire alone.
+    Lz4,
+    /// Snappy in its raw format, as other frameworks have it. On the native wire and baidu_std alone.
+    Snappy,
+    /// RFC 8878: mostly the smallest, and fast for that.
     Zstd,
 }
 
 impl Compression {
+    const ALL: [Compression; 7] = [
+        Compression::None,
+        Compression::Replies,
+        Compression::Deflate,
+        Compression::Gzip,
+        Compression::Lz4,
+        Compression::Snappy,
+        Compression::Zstd,
+    ];
+
     /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
@@ -57,17 +81,34 @@ impl Compression {
             Compression::Replies => "replies",
             Compression::Deflate => "deflate",
             Compression::Gzip => "gzip",
+            Compression::Lz4 => "lz4",
+            Compression::Snappy => "snappy",
             Compression::Zstd => "zstd",
         }
+    }
+
+    /// Whether this build has it.
+    pub(crate) fn is_here(self) -> bool {
+        self == Compression::None || self.encoding(|_| true) != Encoding::Identity
+    }
+
+    /// Whether only the native wire has it.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_native(self) -> bool {
+        matches!(self, Compression::Lz4 | Compression::Snappy)
     }
 
     /// The encoding of a call whose server takes what `takes` says; plain if it does not take this.
     fn encoding(self, takes: impl Fn(Encoding) -> bool) -> Encoding {
         let wanted: &[Encoding] = match self {
             Compression::None => &[],
-            Compression::Replies => &[Encoding::Zstd, Encoding::Gzip, Encoding::Deflate],
+            Compression::Replies => {
+                &[Encoding::Zstd, Encoding::Lz4, Encoding::Snappy, Encoding::Gzip, Encoding::Deflate]
+            }
             Compression::Deflate => &[Encoding::Deflate],
             Compression::Gzip => &[Encoding::Gzip],
+            Compression::Lz4 => &[Encoding::Lz4],
+            Compression::Snappy => &[Encoding::Snappy],
             Compression::Zstd => &[Encoding::Zstd],
         };
         let known = |encoding: &&Encoding| ENCODINGS.has(**encoding) && takes(**encoding);
@@ -79,9 +120,8 @@ impl FromStr for Compression {
     type Err = Status;
 
     fn from_str(text: &str) -> Result<Compression> {
-        use Compression::{Deflate, Gzip, None, Replies, Zstd};
-        [None, Replies, Deflate, Gzip, Zstd].into_iter().find(|known| known.name() == text).ok_or_else(|| {
-            let known = "none, replies, deflate, gzip and zstd";
+        Compression::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| {
+            let known = "none, replies, deflate, gzip, lz4, snappy and zstd";
             Status::invalid_argument(format!("{text:?} is no compression; known are {known}"))
         })
     }
@@ -115,6 +155,8 @@ pub(crate) struct Packing {
     /// Messages that go out are compressed; those that come in say it themselves.
     packs: bool,
     serves: bool,
+    /// Whether messages of this method in this direction got smaller lately.
+    worth: Worth,
     /// Smaller messages go out as they are.
     bytes_min: u32,
     /// Largest message that comes in, decompressed.
@@ -127,20 +169,23 @@ impl Packing {
         encoding: Encoding::Identity,
         packs: false,
         serves: false,
+        worth: Worth::NEVER,
         bytes_min: u32::MAX,
         bytes_max: 0,
     };
 
-    /// At a client, of a call to a server that takes what `takes` says.
+    /// At a client, of a call of the method at this address to a server that takes what `takes` says.
     pub(crate) fn of_client(
         compression: Compression,
+        method: usize,
         takes: impl Fn(Encoding) -> bool,
         bytes_min: u32,
         bytes_max: u32,
     ) -> Packing {
         let encoding = compression.encoding(takes);
         let packs = compression != Compression::Replies && encoding != Encoding::Identity;
-        Packing { encoding, packs, serves: false, bytes_min, bytes_max }
+        let worth = Worth::of(method, encoding, false);
+        Packing { encoding, packs, serves: false, worth, bytes_min, bytes_max }
     }
 
     /// What the call names.
@@ -154,7 +199,7 @@ impl Packing {
         self.packs
     }
 
-    /// A message on its way out: compressed if that is wanted and makes it smaller.
+    /// A message on its way out: compressed if that is wanted and pays.
     #[inline]
     pub(crate) fn pack(&self, message: Bytes) -> Message {
         if self.packs { self.pack_slowly(message) } else { message.into() }
@@ -162,14 +207,14 @@ impl Packing {
 
     #[cold]
     fn pack_slowly(&self, message: Bytes) -> Message {
-        if message.len() < self.bytes_min as usize {
+        if message.len() < self.bytes_min as usize || message.is_empty() || !self.worth.tries() {
             return message.into();
         }
-        match compress(self.encoding, &message) {
-            Some(bytes) if bytes.len() < message.len() => Message { bytes, compressed: true },
-            // It was compressed already, as pictures are, or looks like noise.
-            _ => message.into(),
-        }
+        let packed = algorithms::compress(self.encoding, &message);
+        let packed = packed.filter(|bytes| worth::pays(message.len(), bytes.len()));
+        self.worth.note(packed.is_some());
+        // What does not pay was compressed already, as pictures are, or looks like noise.
+        packed.map_or_else(|| message.into(), |bytes| Message { bytes, compressed: true })
     }
 
     /// A message that came in.
@@ -189,7 +234,7 @@ impl Packing {
             let text = format!("{what} is compressed in a call that names no encoding");
             return Err(Status::internal(text).with_origin(self.origin()));
         }
-        match decompress(self.encoding, message, self.bytes_max) {
+        match algorithms::decompress(self.encoding, message, self.bytes_max) {
             Ok(message) => Ok(message),
             Err(Unreadable::TooLarge) => Err(Status::resource_exhausted(format!(
                 "{what} is, decompressed, over the limit of {} bytes (message_bytes_max of the receiver)",
@@ -209,68 +254,39 @@ impl Packing {
     }
 }
 
-enum Unreadable {
-    Broken(String),
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "nothing is decompressed without it"))]
-    TooLarge,
-}
-
-/// The compressions of HTTP; the providers keep what they work with for the next message.
-#[cfg(feature = "http")]
-pub(crate) static REGISTRY: LazyLock<CompressionRegistry> =
-    LazyLock::new(|| CompressionRegistry::default().register(crate::http::deflate::Deflate));
-
-/// None for what cannot be compressed.
-#[cfg(feature = "http")]
-fn compress(encoding: Encoding, message: &[u8]) -> Option<Bytes> {
-    REGISTRY.compress(encoding.name(), message).ok()
-}
-
-#[cfg(feature = "http")]
-fn decompress(encoding: Encoding, message: Bytes, bytes_max: u32) -> Result<Bytes, Unreadable> {
-    if message.is_empty() {
-        return Err(Unreadable::Broken("it is empty".into()));
-    }
-    REGISTRY.decompress_with_limit(encoding.name(), message, bytes_max as usize).map_err(|error| match error
-        .code
-    {
-        ErrorCode::ResourceExhausted => Unreadable::TooLarge,
-        _ => Unreadable::Broken(error.message.unwrap_or_default()),
-    })
-}
-
-#[cfg(not(feature = "http"))]
-fn compress(_: Encoding, _: &[u8]) -> Option<Bytes> {
-    None
-}
-
-#[cfg(not(feature = "http"))]
-fn decompress(_: Encoding, _: Bytes, _: u32) -> Result<Bytes, Unreadable> {
-    Err(Unreadable::Broken("the feature http is off".into()))
-}
-
 #[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
     use crate::Code;
     use switchboard_wire::MethodId;
 
-    const ALL: [Compression; 3] = [Compression::Deflate, Compression::Gzip, Compression::Zstd];
+    const ALL: [Compression; 5] =
+        [Compression::Deflate, Compression::Gzip, Compression::Lz4, Compression::Snappy, Compression::Zstd];
 
-    fn sender(compression: Compression) -> Packing {
-        Packing::of_client(compression, |_| true, 512, 100_000)
+    /// Each test has methods of its own: what pays is remembered.
+    fn sender(compression: Compression, method: usize) -> Packing {
+        Packing::of_client(compression, method, |_| true, 512, 100_000)
     }
 
     fn receiver(encoding: Encoding, bytes_max: u32) -> Packing {
-        Serving::default().packing(encoding, MethodId(0), bytes_max)
+        Serving::default().packing(encoding, MethodId(0), 0, bytes_max)
+    }
+
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 1u64;
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        std::iter::repeat_with(next).take(bytes).collect()
     }
 
     #[test]
     fn messages_survive_and_bombs_do_not() {
         for compression in ALL {
-            let sender = sender(compression);
+            let sender = sender(compression, 1);
             let packed = sender.pack(vec![7; 100_000].into());
-            assert!(packed.compressed && packed.bytes.len() < 1000, "{compression}");
+            assert!(packed.compressed && packed.bytes.len() < 5000, "{compression}");
             let receiver = |bytes_max| receiver(sender.encoding(), bytes_max);
             assert_eq!(receiver(100_000).unpack(packed.clone()).unwrap(), [7; 100_000][..]);
             let bomb = receiver(99_999).unpack(packed.clone()).unwrap_err();
@@ -287,24 +303,31 @@ mod tests {
 
     #[test]
     fn small_messages_and_noise_stay_as_they_are() {
-        let noise: Vec<u8> = {
-            let mut state = 1u64;
-            let next = |state: &mut u64| {
-                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (*state >> 56) as u8
-            };
-            (0..5000).map(|_| next(&mut state)).collect()
-        };
+        let noise = noise(5000);
         for compression in ALL {
-            let sender = sender(compression);
+            let sender = sender(compression, 2);
             assert!(!sender.pack(vec![7; 511].into()).compressed);
             assert!(sender.pack(vec![7; 512].into()).compressed);
             let plain = sender.pack(noise.clone().into());
             assert!(!plain.compressed && plain.bytes == noise, "{compression}");
         }
-        let replies = sender(Compression::Replies);
+        let replies = sender(Compression::Replies, 2);
         assert!(!replies.packs() && replies.encoding() == Encoding::Zstd);
         assert!(!replies.pack(vec![7; 5000].into()).compressed);
+    }
+
+    #[test]
+    fn method_whose_messages_stay_large_is_left_alone_and_tried_again() {
+        let (sender, other) = (sender(Compression::Lz4, 3), sender(Compression::Lz4, 4));
+        let (noise, zeros) = (Bytes::from(noise(5000)), Bytes::from(vec![0; 5000]));
+        for _ in 0..100 {
+            assert!(!sender.pack(noise.clone()).compressed);
+        }
+        assert!(!sender.pack(zeros.clone()).compressed, "nothing is tried for a while");
+        assert!(other.pack(zeros.clone()).compressed, "another method");
+        let tried = (0..2000).position(|_| sender.pack(zeros.clone()).compressed);
+        assert!(tried.is_some(), "it is tried again");
+        assert!(sender.pack(zeros).compressed, "and it pays now");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod key;
 mod pattern;
 mod permit;
 mod rate;
+mod results;
 mod settings;
 mod wires;
 
@@ -26,6 +27,8 @@ pub use concurrency::Concurrency;
 pub use fair::Fair;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
+pub(crate) use results::KEY as IDEMPOTENCY_KEY;
+pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
 pub(crate) use wires::Wires;
 
@@ -36,7 +39,7 @@ use crate::{
 };
 use access::Check;
 use concurrency::Limiter;
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// The guards and layers of one service.
 pub(crate) struct Chain {
@@ -205,7 +208,7 @@ impl Chain {
 
 /// A call that had to wait may be late before it begins.
 fn check_deadline(call: &Call) -> Result<()> {
-    match call.cx().deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+    match call.cx().deadline().is_some_and(|deadline| deadline <= crate::clock::now()) {
         true => Err(Status::deadline_exceeded("the deadline passed before the call could begin")),
         false => Ok(()),
     }

@@ -9,6 +9,10 @@ struct Auth;
 struct Balancing;
 
 #[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/combining.md")]
+struct Combining;
+
+#[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;
 
@@ -27,3 +31,11 @@ struct Limits;
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
+
+#[cfg(all(feature = "http", feature = "macros"))]
+#[doc = include_str!("../../../docs/wires/rpcx.md")]
+struct WiresRpcx;
+
+#[cfg(all(feature = "macros", feature = "http"))]
+#[doc = include_str!("../../../docs/wires/brpc.md")]
+struct WiresBrpc;

@@ -18,6 +18,7 @@ pub mod balance;
 pub mod blocking;
 pub mod call;
 pub mod client;
+mod clock;
 pub mod codec;
 mod compression;
 mod context;
@@ -38,6 +39,8 @@ mod net;
 pub mod runtime;
 pub mod server;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 pub mod stream;
 mod trace;
 
@@ -45,7 +48,7 @@ pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
-    Receipt, Response, ServerStreamCall, UnaryCall, Upload,
+    Parallel, Part, Partitioned, Receipt, Response, Selective, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;

@@ -43,7 +43,7 @@ pub(crate) use live::Live;
 pub(crate) use sockets::Counts;
 pub(crate) use sockets::Socket;
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -608,7 +608,7 @@ pub(crate) struct Shared {
     phase: watch::Sender<Phase>,
     #[cfg(feature = "http")]
     pub(crate) flights: Flights,
-    open: Mutex<HashMap<u64, Open>>,
+    open: Mutex<BTreeMap<u64, Open>>,
     /// Of pages that may open WebSockets.
     #[cfg(feature = "http")]
     pub(crate) websockets: crate::http::websocket::Options,
@@ -641,7 +641,7 @@ pub(crate) struct Open {
 }
 
 impl Shared {
-    pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Open>> {
+    pub(crate) fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -651,7 +651,8 @@ impl Shared {
     }
 
     fn cut_all(&self) {
-        for (_, connection) in self.open().drain() {
+        let all = std::mem::take(&mut *self.open());
+        for connection in all.into_values() {
             if let Some(carrier) = connection.carrier {
                 self.metrics.end(carrier);
             }

@@ -115,7 +115,7 @@ pub(super) struct CommonArgs {
     /// How the calls are written; the server takes all of them on one port.
     #[arg(long, value_enum, default_value_t = Wire::Native)]
     wire: Wire,
-    /// Call the server at URL instead of starting one.
+    /// Call the server at URL instead of starting one, or those that the registry at URL knows.
     #[arg(long, value_name = "URL")]
     pub(super) target: Option<String>,
     /// Write results as JSON, an array with an object for each run; `-` is standard output.
@@ -162,7 +162,8 @@ pub(super) enum Wire {
 impl Wire {
     /// The server's address with this wire as an option or the scheme of it.
     pub(super) fn url(self, address: &str) -> String {
-        if matches!(self, Self::JsonRpc | Self::WebSocket) {
+        // What a registry knows are whole addresses.
+        if matches!(self, Self::JsonRpc | Self::WebSocket) && !switchboard_registry::is_registry(address) {
             let bare = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("http://"));
             let bare = bare.or((!address.contains("://")).then_some(address));
             return bare.map_or_else(|| address.to_owned(), |bare| format!("ws://{bare}"));

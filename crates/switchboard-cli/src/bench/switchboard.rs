@@ -70,7 +70,11 @@ async fn connect(address: &str) -> Result<BenchClient, String> {
 /// # Errors
 /// When none of the addresses can be reached.
 pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
-    let channel = Channel::builder(url).connections(connections);
+    let channel = match switchboard_registry::is_registry(url) {
+        true => switchboard_registry::fleet(url, "bench.v1.Bench").map_err(|status| status.to_string())?,
+        false => Channel::builder(url),
+    };
+    let channel = channel.connections(connections);
     let channel = channel.limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
     Ok(BenchClient::new(channel.connect().await.map_err(|status| status.to_string())?))
 }

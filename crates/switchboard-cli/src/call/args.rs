@@ -27,7 +27,8 @@ cannot be written.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CallArgs {
     /// Server: HOST:PORT, tcp://, http://, tls://, ws://, wss:// or unix:/PATH; with options of
-    /// a channel as in localhost:8080?wire=connect&http=1
+    /// a channel as in localhost:8080?wire=connect&http=1. Or a registry that knows servers:
+    /// switchboard://HOST:PORT, etcd://, consul:// or file:PATH
     pub(super) url: String,
     /// Method to call, as in pkg.Service/Method; or `list`, or `describe`
     #[arg(value_name = "METHOD|list|describe")]

@@ -29,7 +29,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use switchboard::{Channel, ClientMethod, Code, Codec, Origin, Runtime, Status};
+use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Origin, Runtime, Status};
 use target::{Target, Wire};
 use timings::Timings;
 
@@ -252,12 +252,37 @@ impl Command<'_> {
         if left.is_zero() {
             return Err(Status::deadline_exceeded("no connection within the --timeout").into());
         }
-        let builder = Channel::builder(&self.target.url(wire)).connect_timeout(left.min(CONNECT_TIMEOUT));
+        let builder = self.builder(wire)?.connect_timeout(left.min(CONNECT_TIMEOUT));
         let channel = builder.connect().await.map_err(|status| match (status.code(), status.origin()) {
             (Code::InvalidArgument, Origin::Here) => Failure::Asked(status.message().to_owned()),
             _ => status.into(),
         })?;
         self.timings.connect.get_or_insert_with(|| began.elapsed());
         Ok(channel)
+    }
+
+    /// A channel to the server, or to those that a registry knows.
+    fn builder(&self, wire: Wire) -> Result<ChannelBuilder, Failure> {
+        let url = self.target.url(wire);
+        if !self.target.is_registry() {
+            return Ok(Channel::builder(&url));
+        }
+        let fleet = self.service().and_then(|service| {
+            switchboard_registry::fleet(&url, service).map_err(|status| status.message().to_owned())
+        });
+        fleet.map_err(Failure::Asked)
+    }
+
+    /// What is asked for, so that a registry can be asked for servers.
+    fn service(&self) -> Result<&str, String> {
+        match (self.args.verb.as_str(), &self.args.name) {
+            ("list" | "describe", Some(name)) => {
+                Ok(name.split_once('/').map_or(name.as_str(), |(service, _)| service))
+            }
+            (verb @ ("list" | "describe"), None) => Err(format!(
+                "a registry knows servers by their services: name one, as in `{verb} demo.v1.Greeter`"
+            )),
+            (method, _) => names::split_method(method).map(|(service, _)| service),
+        }
     }
 }

@@ -49,9 +49,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(args: &CallArgs) -> Result<Target, String> {
         let (address, query) = args.url.split_once('?').unwrap_or((&args.url, ""));
-        let (address, path) = with_scheme(address)?;
+        let is_registry = switchboard_registry::is_registry(&args.url);
+        let (address, path) = if is_registry { (address.to_owned(), None) } else { with_scheme(address)? };
         let tls = [&args.ca, &args.cert, &args.key, &args.server_name];
-        if tls.iter().any(|flag| flag.is_some()) && !is_tls(&address) {
+        if tls.iter().any(|flag| flag.is_some()) && !is_tls(&address) && !is_registry {
             return Err(format!(
                 "--ca, --cert, --key and --server-name are for tls://HOST:PORT and wss://, not for {address}"
             ));
@@ -126,6 +127,10 @@ impl Target {
 
     /// Host and port, where the transport has them.
     pub(super) fn host(&self) -> Option<(String, u16)> {
+        if self.is_registry() {
+            // Where its servers are is not known here.
+            return None;
+        }
         let rest = self.address.split_once("://").map_or(self.address.as_str(), |(_, rest)| rest);
         match rest.split(',').next()?.parse() {
             Ok(Address::Tcp(host, port)) => Some((host, port)),
@@ -144,6 +149,11 @@ impl Target {
 
     pub(super) fn is_tls(&self) -> bool {
         is_tls(&self.address)
+    }
+
+    /// Whether the address is that of a registry, which is asked for servers of a service.
+    pub(super) fn is_registry(&self) -> bool {
+        switchboard_registry::is_registry(&self.address)
     }
 }
 
@@ -214,6 +224,11 @@ mod tests {
             ("http://a/rpc?wire=jsonrpc", "tcp://a:80?connections=1&wire=jsonrpc&path=/rpc"),
             ("ws://a/x", "ws://a:80/x?connections=1&wire=native"),
             ("wss://a --wire jsonrpc --ca x.pem", "wss://a:443?connections=1&wire=jsonrpc&ca=x.pem"),
+            (
+                "switchboard://a:1?balance=random --wire native",
+                "switchboard://a:1?connections=1&wire=native&balance=random",
+            ),
+            ("file:a.json", "file:a.json?connections=1&wire=grpc"),
             ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
             (
                 "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",

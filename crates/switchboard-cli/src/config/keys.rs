@@ -29,14 +29,38 @@ pub(super) enum Kind {
     Level,
     Limit(Limit),
     Path,
+    /// Addresses of registries.
+    Registries,
     Switch,
+    Tag,
+    Text,
     Texts,
     Time,
 }
 
 impl Kind {
     pub(super) fn is_list(&self) -> bool {
-        matches!(self, Kind::Addresses | Kind::Texts)
+        matches!(self, Kind::Addresses | Kind::Registries | Kind::Tag | Kind::Texts)
+    }
+
+    /// The values in a variable of the environment; those of a list have commas between them.
+    pub(super) fn split(&self, value: String) -> Vec<String> {
+        if !self.is_list() {
+            return vec![value];
+        }
+        let mut texts: Vec<String> = Vec::new();
+        for part in value.split(',').map(str::trim) {
+            match texts.last_mut() {
+                // The address of a registry may name several hosts.
+                Some(last)
+                    if matches!(self, Kind::Registries) && !switchboard_registry::is_registry(part) =>
+                {
+                    *last = format!("{last},{part}");
+                }
+                _ => texts.push(part.to_owned()),
+            }
+        }
+        texts
     }
 
     /// Whether a file has it in quotes.
@@ -61,11 +85,19 @@ impl Kind {
                 let set = Limits::default().parse(&setting, Source::File);
                 set.map_err(|error| error.to_string())
             }
+            Kind::Registries if switchboard_registry::is_registry(text) => Ok(()),
+            Kind::Registries => {
+                Err(format!("{text:?} is no registry: expected switchboard://HOST:PORT, etcd://…"))
+            }
+            Kind::Tag => match text.split_once(':') {
+                Some((name, _)) if !name.is_empty() => Ok(()),
+                _ => Err(format!("{text:?} is not NAME:VALUE")),
+            },
             Kind::Switch if matches!(text, "true" | "false") => Ok(()),
             Kind::Switch => Err(format!("{text:?} is neither true nor false")),
             Kind::Time => Limits::parse_time(text).map(drop).map_err(|error| error.to_string()),
-            Kind::Path | Kind::Texts if text.is_empty() => Err("an empty text".to_owned()),
-            Kind::Path | Kind::Texts => Ok(()),
+            Kind::Path | Kind::Text | Kind::Texts if text.is_empty() => Err("an empty text".to_owned()),
+            Kind::Path | Kind::Text | Kind::Texts => Ok(()),
         }
     }
 }
@@ -97,6 +129,13 @@ pub(super) fn all() -> Vec<Key> {
             "5s",
             "time between the decision to stop and the end of new calls",
         ),
+        key(
+            "registry",
+            Kind::Switch,
+            Some("false"),
+            "true",
+            "be a registry, in memory, for servers and callers",
+        ),
         key("slow_call", Kind::Time, Some("0ms"), "200ms", "log calls that take at least so long; 0ms: none"),
         key(
             "spin_us",
@@ -106,6 +145,32 @@ pub(super) fn all() -> Vec<Key> {
             "microseconds that a thread polls on after traffic",
         ),
         key("workers", Kind::Count(1..=1024), None, "4", "threads that serve; by default one for each core"),
+        key(
+            "announce.address",
+            Kind::Text,
+            None,
+            "tcp://10.0.0.7:8080",
+            "where callers find this server, if not at its first address",
+        ),
+        key("announce.group", Kind::Text, None, "blue", "group that this server is of"),
+        key(
+            "announce.notice",
+            Kind::Time,
+            Some("1000ms"),
+            "5s",
+            "time between deregistering and the end of new calls",
+        ),
+        key("announce.tags", Kind::Tag, None, "disk:fast", "tags of this server"),
+        key(
+            "announce.to",
+            Kind::Registries,
+            None,
+            "switchboard://10.0.0.1:7000",
+            "registries where this server registers its services",
+        ),
+        key("announce.version", Kind::Text, None, "1.2.0", "version of this server"),
+        key("announce.weight", Kind::Count(0..=1_000_000), Some("100"), "50", "share of the calls; 0: none"),
+        key("announce.zone", Kind::Text, None, "eu-1a", "zone that this server is in"),
         key("tls.cert", Kind::Path, None, "cert.pem", "certificate chain, for TLS on every TCP address"),
         key(
             "tls.client_ca",

@@ -25,6 +25,8 @@ pub(super) const ALL: [Method; 6] =
     [Method::Greet, Method::Watch, Method::Sum, Method::Chat, Method::Query, Method::Message];
 /// One of each kind.
 pub(super) const KINDS: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Chat];
+/// What a wire without streams carries.
+pub(super) const UNARY: [Method; 3] = [Method::Greet, Method::Query, Method::Message];
 /// What HTTP/1.1 carries: it cannot send both ways at once.
 pub(super) const HALF_DUPLEX: [Method; 5] =
     [Method::Greet, Method::Watch, Method::Sum, Method::Query, Method::Message];

@@ -1,7 +1,7 @@
 //! JSON-RPC: in a POST, in the text messages of a WebSocket, and as lines on bare TCP.
 
 use super::{
-    answers::{self, Method},
+    answers::{self, Method, UNARY},
     table::Row,
     texts::Texts,
 };
@@ -13,8 +13,6 @@ use serde_json::Value;
 use switchboard::{Codec, codec::proto};
 use tokio::sync::Mutex;
 
-/// What has one answer.
-const UNARY: [Method; 3] = [Method::Greet, Method::Query, Method::Message];
 /// What a connection carries beside that: streams of replies.
 const METHODS: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Method::Message];
 

@@ -1,7 +1,7 @@
-//! The native wire, and services in this process: calls with the generated clients.
+//! The native wire, those of other frameworks, and services in this process: calls with the generated clients.
 
 use super::{
-    answers::{self, ALL, KINDS, Method},
+    answers::{self, ALL, KINDS, Method, UNARY},
     table::Row,
 };
 use crate::services::{
@@ -20,6 +20,9 @@ pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String
         ("native, TCP", format!("tcp://{address}"), &ALL[..]),
         ("native, WebSocket", format!("ws://{address}/"), &ALL[..]),
         ("native, in process", memory.to_owned(), &KINDS[..]),
+        ("baidu_std, TCP", format!("tcp://{address}?wire=baidu_std"), &UNARY[..]),
+        ("rpcx proto, TCP", format!("tcp://{address}?wire=rpcx"), &UNARY[..]),
+        ("rpcx MessagePack, TCP", format!("tcp://{address}?wire=rpcx&codec=msgpack"), &UNARY[..]),
     ] {
         let channel = Channel::connect(&url).await.map_err(|status| format!("connect to {url}: {status}"))?;
         let ours = Ours {

@@ -151,8 +151,7 @@ impl Pair {
         let first = choices.one_in(2).then(|| choices.message());
         let method = u16::from(choices.byte() % 5);
         let (oneway, more) = (choices.one_in(4), choices.one_in(2));
-        let encoding = [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Deflate]
-            [usize::from(choices.byte()) % 4];
+        let encoding = Encoding::from_number(choices.byte() % 6).expect("there are six");
         let compressed = choices.one_in(4);
         // In two parts, often: that is of no consequence for who reads it.
         let mut rest = Vec::new();

@@ -157,7 +157,7 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
         2 => {
             choices.metadata(4).encode(&mut block);
             let mut body = choices.long().to_le_bytes().to_vec();
-            let encoding = if choices.one_in(2) { choices.byte() % 5 } else { 0 };
+            let encoding = if choices.one_in(2) { choices.byte() % 7 } else { 0 };
             body.extend_from_slice(&[1 + choices.byte() % 4, encoding]);
             body.extend_from_slice(&(block.len() as u16).to_le_bytes());
             body.extend_from_slice(&block);

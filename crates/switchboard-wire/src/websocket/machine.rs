@@ -64,6 +64,8 @@ pub struct WebSocket {
     masks: Option<Masks>,
     limits: Limits,
     deflate: Option<Deflate>,
+    /// Text need not be text.
+    any_text: bool,
     /// The data frame whose payload is coming.
     frame: Option<Open>,
     /// The message whose frames are coming.
@@ -112,6 +114,7 @@ impl WebSocket {
             masks,
             limits,
             deflate: None,
+            any_text: false,
             frame: None,
             message: None,
             close_sent: false,
@@ -123,6 +126,13 @@ impl WebSocket {
     #[must_use]
     pub fn with_deflate(mut self, agreed: Option<Deflate>) -> WebSocket {
         self.deflate = agreed;
+        self
+    }
+
+    /// Takes text messages of any bytes, against RFC 6455, 8.1: for peers whose library calls everything text.
+    #[must_use]
+    pub fn with_any_text(mut self) -> WebSocket {
+        self.any_text = true;
         self
     }
 
@@ -211,7 +221,9 @@ impl WebSocket {
         if took == Took::All {
             self.frame = None;
         }
-        if kind == Kind::Text && !(message.utf8.push(&payload[begin..]) && (!last || message.utf8.is_whole()))
+        if kind == Kind::Text
+            && !self.any_text
+            && !(message.utf8.push(&payload[begin..]) && (!last || message.utf8.is_whole()))
         {
             return Err((close::INVALID, "a text message is not UTF-8".to_owned()));
         }

@@ -103,6 +103,11 @@ pub trait ClientWire: Send {
         u32::MAX
     }
 
+    /// Whether the [attachment](Metadata::attachment) of a call has a place. Calls with one fail where it has not.
+    fn carries_attachments(&self) -> bool {
+        false
+    }
+
     /// Takes the next reply if that is what comes next and all of it is there; everything else is for
     /// [`recv`](Self::recv). Replies come in runs, and an event costs more than the reply itself.
     fn next_reply(&mut self, _input: &mut Input) -> Option<(CallId, Bytes)> {

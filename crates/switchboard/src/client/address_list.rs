@@ -20,13 +20,18 @@ pub(super) fn split(url: &str) -> Result<(Vec<String>, Vec<(&str, &str)>)> {
             format!("{scheme}{address}")
         });
     }
+    Ok((list, self::options(options, url)?))
+}
+
+/// Splits `x=1&y=2`, which is a part of `url`.
+pub(super) fn options<'a>(options: &'a str, url: &str) -> Result<Vec<(&'a str, &'a str)>> {
     let options = options.split('&').filter(|option| !option.is_empty());
     let options = options.map(|option| {
         option
             .split_once('=')
             .ok_or_else(|| Status::invalid_argument(format!("{option:?} in {url:?} is not NAME=VALUE")))
     });
-    Ok((list, options.collect::<Result<_>>()?))
+    options.collect()
 }
 
 #[cfg(test)]

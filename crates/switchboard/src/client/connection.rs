@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
+    call::no_attachments,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -50,6 +51,8 @@ const OUTBOX_HIGH: usize = 256 << 10;
 /// Reads of one turn, so that neighbours on the worker get theirs.
 const READS_MAX: usize = 1;
 const PARTS_MAX: usize = 64;
+/// A server that closes a connection on which nothing was said, and does so earlier, is not there.
+const UNUSED: Duration = Duration::from_secs(1);
 
 pub(super) struct Connection {
     inner: Mutex<Inner>,
@@ -136,7 +139,7 @@ impl Connection {
             compression_bytes_min: options.compression.bytes_min,
             message_bytes_max: limits.message_bytes_max,
         });
-        let now = Instant::now();
+        let now = crate::clock::now();
         let task = Task {
             connection: connection.clone(),
             io,
@@ -149,6 +152,7 @@ impl Connection {
             wake: Vec::new(),
             last_read: now,
             heard: false,
+            said: false,
             pinged: None,
             alarm: None,
             sleep: None,
@@ -312,6 +316,9 @@ impl Inner {
     ) -> Result<CallId> {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
+        }
+        if request.metadata.attachment().is_some() && !self.wire.carries_attachments() {
+            return Err(no_attachments(self.wire.name()));
         }
         if request.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
@@ -571,6 +578,8 @@ pub(super) struct Task {
     wake: Vec<Waker>,
     last_read: Instant,
     heard: bool,
+    /// Something was there to be written.
+    said: bool,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -615,7 +624,7 @@ impl Task {
             inner.task = Some(cx.waker().clone());
         }
         if self.alarm.is_some() || inner.earliest.is_some() || !inner.fresh.is_empty() {
-            let now = Instant::now();
+            let now = crate::clock::now();
             inner.stamp(now);
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
@@ -637,6 +646,7 @@ impl Task {
         }
         if self.writing.is_empty() {
             std::mem::swap(&mut inner.out, &mut self.writing);
+            self.said |= !self.writing.is_empty();
         }
         drop(inner);
         for waker in self.wake.drain(..) {
@@ -694,7 +704,7 @@ impl Task {
             Err(error) => return Poll::Ready(Some(self.lost(&format!("read: {error}")))),
             Ok(_) => {}
         }
-        self.last_read = Instant::now();
+        self.last_read = crate::clock::now();
         self.heard = true;
         runtime::traffic(self.last_read);
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
@@ -780,7 +790,14 @@ impl Future for Task {
             // TLS and WebSockets say that they end. One try: nobody waits for the answer.
             let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
             close(&this.connection, &end);
-            if this.heard { Ended::Heard } else { Ended::Unheard(end) }
+            // Calls whose deadline passed in this very turn.
+            for waker in this.wake.drain(..) {
+                waker.wake();
+            }
+            // On wires that begin with a call a server hears nothing of a connection without one, and may close it after
+            // a while; that is no failure.
+            let unused = !this.said && crate::clock::now() - this.last_read > UNUSED;
+            if this.heard || unused { Ended::Heard } else { Ended::Unheard(end) }
         })
     }
 }

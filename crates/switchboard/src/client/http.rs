@@ -114,7 +114,7 @@ impl Http {
             return Box::pin(texts::unary(texts, begin, message)).await;
         }
         let deadline = begin.deadline_if_any();
-        let terms = self.terms.compressed(begin.compression);
+        let terms = self.terms.compressed(begin.compression)?;
         let called = pin!(async {
             let (link, left) = match self.pool.ready() {
                 // No time has passed: as it was set, it is the same in every call, which HTTP/2 writes in a byte.
@@ -154,7 +154,7 @@ impl Http {
             return Err(Status::unimplemented(format!("{text}; over ws:// it carries those of replies")));
         }
         let deadline = begin.deadline_if_any();
-        let terms = self.terms.compressed(begin.compression);
+        let terms = self.terms.compressed(begin.compression)?;
         let start = async {
             let body = || {
                 Ok::<_, Status>(match (&message, &outbound) {
@@ -202,7 +202,7 @@ impl Http {
 }
 
 fn time_left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
 }
 
 fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
@@ -241,7 +241,7 @@ async fn within<T>(
         Ok(Err(status))
             if status.code() == Code::Canceled
                 && status.origin() == Origin::Path
-                && deadline <= Instant::now() =>
+                && deadline <= crate::clock::now() =>
         {
             late()
         }

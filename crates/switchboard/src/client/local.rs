@@ -48,7 +48,7 @@ impl Local {
         begin: &mut Begin,
         body: RequestBody,
     ) -> impl Future<Output = Result<Reply>> + Send + 'static + use<> {
-        let deadline = begin.deadline(Instant::now());
+        let deadline = begin.deadline(crate::clock::now());
         let info = self.service.info();
         let known = begin.method.service.name == info.name;
         let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);

@@ -12,7 +12,7 @@ use super::{
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
     Codec, Compression, Limit, Limits, Metadata, Result, Status,
-    compression::{Calling, ENCODINGS},
+    compression::Calling,
     discover::Registry,
     limits::Source,
     net::{Address, Dialling},
@@ -23,7 +23,6 @@ use std::path::Path;
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{fmt, sync::Arc, time::Duration};
-use switchboard_wire::Encodings;
 
 /// Sets the options of a [`Channel`].
 #[derive(Clone, Debug)]
@@ -224,7 +223,8 @@ impl ChannelBuilder {
     }
 
     /// How calls are compressed, by default not at all. On the native wire servers say what they take; to one that
-    /// does not take this, messages go as they are. On HTTP a caller has to know.
+    /// does not take this, messages go as they are. On HTTP a caller has to know, and [`Lz4`](Compression::Lz4) and
+    /// [`Snappy`](Compression::Snappy) are refused: no wire on HTTP has them.
     ///
     /// A connection of such a channel waits for what its server says before its first call.
     pub fn compression(mut self, compression: Compression) -> ChannelBuilder {
@@ -248,6 +248,18 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its own,
+    /// a [fleet](Channel::fleet), is configured so.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option that is not known, or a value that it cannot have.
+    pub fn url_options(mut self, options: &str) -> Result<ChannelBuilder> {
+        for (name, value) in address_list::options(options, options)? {
+            self.option(name, value)?;
+        }
+        Ok(self)
+    }
+
     /// The channel, once it has a connection.
     ///
     /// # Errors
@@ -260,7 +272,7 @@ impl ChannelBuilder {
             Way::Http(http) => http.connect().await?,
             Way::Fleet(fleet) => fleet.connect().await?,
             Way::Remote(pool) => pool.connect().await?,
-            Way::Local(_) => {}
+            Way::Combined(_) | Way::Local(_) => {}
         }
         Ok(channel)
     }
@@ -293,8 +305,11 @@ impl ChannelBuilder {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
-        if self.options.compression.is_on() && ENCODINGS == Encodings::NONE {
-            return Err(Status::invalid_argument("compression needs the feature http, which is off"));
+        if let Some(missing) = self.options.compression.all().find(|compression| !compression.is_here()) {
+            let text = format!(
+                "compression {missing} needs the feature http, which is off; lz4 and snappy are there"
+            );
+            return Err(Status::invalid_argument(text));
         }
         let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         if self.options.foreign.is_some() && addresses.iter().any(Address::is_websocket) {
@@ -334,7 +349,9 @@ impl ChannelBuilder {
         #[cfg(feature = "http")]
         {
             let over_websocket = addresses.iter().all(Address::is_websocket);
-            self.options.http.check(over_websocket, self.options.compression.compression)?;
+            for compression in self.options.compression.all() {
+                self.options.http.check(over_websocket, compression)?;
+            }
             self.options.dialling.deflate = self.options.http.deflates();
             self.options.dialling.texts = over_websocket && self.options.http.dialect.is_some();
             if let Some(dialect) = self.options.http.dialect {

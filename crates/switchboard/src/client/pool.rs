@@ -18,7 +18,6 @@ use std::{
     cell::{Cell, RefCell},
     fmt,
     future::poll_fn,
-    hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -300,6 +299,17 @@ impl<C: Link> Pool<C> {
     }
 }
 
+#[cfg(test)]
+impl Pool {
+    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
+        self.places
+            .iter()
+            .filter_map(|place| place.usable())
+            .flat_map(|connection| connection.left())
+            .collect()
+    }
+}
+
 impl<C: Link> Drop for Pool<C> {
     fn drop(&mut self) {
         // Calls in flight go on to their end; then their connections close.
@@ -326,21 +336,20 @@ impl<C: Link> Place<C> {
 impl Backoff {
     fn failed(&mut self, status: &Status, max: Duration) {
         self.failures += 1;
-        self.until = Some(Instant::now() + pause(self.failures, max));
+        self.until = Some(crate::clock::now() + pause(self.failures, max));
         self.last = Some(status.clone().with_retry(Retry::Safe));
     }
 
     /// Why the last try failed, while the next has to wait.
     fn pausing(&self) -> Option<Status> {
-        self.last.as_ref().filter(|_| self.until.is_some_and(|until| Instant::now() < until)).cloned()
+        self.last.as_ref().filter(|_| self.until.is_some_and(|until| crate::clock::now() < until)).cloned()
     }
 }
 
 /// Doubles with each failure up to `max`; between half of it and the whole, so that clients do not come in step.
 pub(crate) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
-    let random = RandomState::new().hash_one(failures) % 1024;
-    whole / 2 + whole.mul_f64(random as f64 / 2048.0)
+    whole / 2 + whole.mul_f64(crate::clock::fraction() / 2.0)
 }
 
 impl<C: Link> fmt::Display for Pool<C> {

@@ -17,7 +17,6 @@ use std::{
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
-    time::Instant,
 };
 
 /// Requests that a sender may queue before the connection takes them.
@@ -68,12 +67,15 @@ impl Begin {
             }
             #[cfg(feature = "http")]
             Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
+            Some(Way::Combined(combined)) => {
+                return Box::pin(combined.stream(self, message, outbound)).await;
+            }
             Some(Way::Fleet(fleet)) => {
                 let shared = fleet.shared().clone();
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;
             }
             Some(Way::Local(way)) => {
-                let deadline = self.deadline(Instant::now());
+                let deadline = self.deadline(crate::clock::now());
                 let body = match (message, outbound) {
                     (Some(message), _) => RequestBody::One(message),
                     (None, outbound) => {
@@ -109,7 +111,7 @@ impl Begin {
         message: Option<&Bytes>,
         outbound: Option<Arc<Queue>>,
     ) -> Result<Begun> {
-        let packing = connection.packing(self.compression);
+        let packing = connection.packing(self.method, self.compression);
         let message = message.map(|message| packing.pack(message.clone()));
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };

@@ -9,6 +9,7 @@ pub mod thrift;
 mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
+mod msgpack;
 mod payload;
 #[cfg(feature = "proto")]
 mod segments;

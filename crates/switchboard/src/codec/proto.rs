@@ -1,6 +1,6 @@
-//! Protobuf messages: their own bytes, or canonical JSON.
+//! Protobuf messages: their own bytes, canonical JSON, or the same mapping in MessagePack.
 
-use super::{PARTS_FROM, Payload, arena, foreign, malformed, segments::Segments, short_name};
+use super::{PARTS_FROM, Payload, arena, foreign, malformed, msgpack, segments::Segments, short_name};
 use crate::{Codec, Result};
 use buffa::{
     DEFAULT_ELEMENT_MEMORY_LIMIT, DEFAULT_UNKNOWN_FIELD_LIMIT, DecodeContext, DecodeError, Message,
@@ -17,7 +17,7 @@ const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf and JSON.
+/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf, JSON and MessagePack.
 #[inline]
 pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes> {
     match codec {
@@ -56,15 +56,24 @@ pub(super) fn gather(len: u32, backing: Option<Bytes>, write: impl FnOnce(&mut S
     segments.finish()
 }
 
-/// Writes a message, or a view of one, as JSON; other codecs are refused.
+/// Writes a message, or a view of one, by the names of its fields; other codecs are refused.
 pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
-    if codec != Codec::Json {
-        return Err(foreign(short_name::<T>(), codec, "proto and json"));
+    let refused = |error: &dyn std::fmt::Display| {
+        crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
+    };
+    match codec {
+        Codec::Json => serde_json::to_vec(message).map(Bytes::from).map_err(|error| refused(&error)),
+        Codec::MsgPack => {
+            let mut written = Vec::new();
+            msgpack::write(&mut written, message).map_err(|error| refused(&error))?;
+            Ok(written.into())
+        }
+        Codec::Postcard | Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
-    serde_json::to_vec(message).map(Bytes::from).map_err(|error| {
-        crate::Status::internal(format!("{} cannot be written as json: {error}", short_name::<T>()))
-    })
 }
+
+/// What protobuf messages are written as.
+const KNOWN: &str = "proto, json and msgpack";
 
 /// # Errors
 /// `ResourceExhausted` for a message that is too large for protobuf.
@@ -91,7 +100,8 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
         Codec::Json => {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
-        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, "proto and json")),
+        Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
+        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, KNOWN)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Serde types: postcard between Rust programs, JSON with everybody else.
+//! Serde types: postcard between Rust programs, JSON and MessagePack with everybody else.
 
-use super::{OFFSET, foreign, malformed, short_name};
+use super::{OFFSET, foreign, malformed, msgpack, short_name};
 use crate::{Codec, Result};
 use bytes::{Buf, Bytes};
 use serde::{Serialize, de::DeserializeOwned};
@@ -23,9 +23,17 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
             serde_json::to_writer(&mut scratch, message).map_err(|error| refused(&error))?;
             Ok(payload(scratch))
         }
-        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, "postcard and json")),
+        Codec::MsgPack => {
+            let mut scratch = scratch();
+            msgpack::write(&mut scratch, message).map_err(|error| refused(&error))?;
+            Ok(payload(scratch))
+        }
+        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
+
+/// What serde types are written as.
+const KNOWN: &str = "postcard, json and msgpack";
 
 /// Larger messages keep the memory that they were written into.
 const SCRATCH_MAX: usize = 16 << 10;
@@ -98,6 +106,7 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
         Codec::Json => {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error))
         }
-        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, "postcard and json")),
+        Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
+        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }

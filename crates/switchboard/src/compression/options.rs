@@ -1,6 +1,6 @@
 //! What is set for servers, channels and methods.
 
-use super::{BYTES_MIN, Compression, ENCODINGS, Packing};
+use super::{BYTES_MIN, Compression, ENCODINGS, Packing, Worth};
 use switchboard_wire::{Encoding, Encodings, MethodId};
 
 /// What a server does.
@@ -25,11 +25,18 @@ impl Serving {
         if self.on { ENCODINGS } else { Encodings::NONE }
     }
 
-    /// What is done with a call that named `encoding`.
+    /// What is done with a call that named `encoding`, of the method that is described at this address.
     #[cold]
-    pub(crate) fn packing(&self, encoding: Encoding, method: MethodId, bytes_max: u32) -> Packing {
+    pub(crate) fn packing(
+        &self,
+        encoding: Encoding,
+        method: MethodId,
+        described: usize,
+        bytes_max: u32,
+    ) -> Packing {
         let packs = encoding != Encoding::Identity && !self.plain.contains(&method);
-        Packing { encoding, packs, serves: true, bytes_min: self.bytes_min, bytes_max }
+        let worth = Worth::of(described, encoding, true);
+        Packing { encoding, packs, serves: true, worth, bytes_min: self.bytes_min, bytes_max }
     }
 }
 
@@ -63,7 +70,11 @@ impl Calling {
 
     /// Whether calls may be compressed without asking for it themselves.
     pub(crate) fn is_on(&self) -> bool {
-        self.compression != Compression::None
-            || self.methods.iter().any(|(_, compression)| *compression != Compression::None)
+        self.all().any(|compression| compression != Compression::None)
+    }
+
+    /// What is set, for the channel and for its methods.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Compression> {
+        [self.compression].into_iter().chain(self.methods.iter().map(|(_, compression)| *compression))
     }
 }

@@ -139,9 +139,11 @@ impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, peer, settings, shared, wakes, shard } = accepted;
-        let now = Instant::now();
+        let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
+            Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
             Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };
@@ -194,7 +196,7 @@ impl<W: ServerWire> Connection<W> {
         if self.pause.is_on() {
             return Poll::Pending;
         }
-        self.now = Instant::now();
+        self.now = crate::clock::now();
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
         self.out.adopt(net::lend);
@@ -348,7 +350,7 @@ impl<W: ServerWire> Connection<W> {
         match read {
             Poll::Pending => Read::Blocked,
             Poll::Ready(Ok(n)) if n > 0 => {
-                self.now = Instant::now();
+                self.now = crate::clock::now();
                 self.last_read = self.now;
                 self.shared.metrics.received(self.shard, self.counted.1, n);
                 self.pinged = None;

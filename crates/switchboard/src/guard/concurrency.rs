@@ -126,7 +126,7 @@ impl Limiter {
             limit: AtomicU32::new(limit.max(1)),
             refused: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
-            began: Instant::now(),
+            began: crate::clock::now(),
             adaptive: adaptive.map(Mutex::new),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let limiter = Limiter::new("server".into(), &2.into());
-        let now = Instant::now();
+        let now = crate::clock::now();
         assert!(limiter.enter().unwrap(), "the first is timed");
         assert!(!limiter.enter().unwrap());
         let status = limiter.enter().unwrap_err();

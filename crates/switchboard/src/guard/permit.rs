@@ -39,7 +39,7 @@ impl<'a> Permit<'a> {
             held.entered += 1;
         }
         if timed && held.began.is_none() {
-            held.began = Some(Instant::now());
+            held.began = Some(crate::clock::now());
         }
         Ok(())
     }
@@ -48,7 +48,7 @@ impl<'a> Permit<'a> {
     pub(super) fn entered(&mut self, timed: bool) {
         if let Some(held) = &mut self.held {
             held.entered = 1;
-            held.began = timed.then(Instant::now);
+            held.began = timed.then(crate::clock::now);
         }
     }
 
@@ -88,7 +88,7 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
     fn leave(&mut self, outcome: Option<bool>) {
         let entered = usize::from(std::mem::take(&mut self.entered));
         let sample = match (self.began.take(), outcome) {
-            (Some(began), Some(is_ok)) => Some((began, Instant::now(), is_ok)),
+            (Some(began), Some(is_ok)) => Some((began, crate::clock::now(), is_ok)),
             _ => None,
         };
         let chain = self.chain.borrow();

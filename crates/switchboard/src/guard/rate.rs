@@ -117,7 +117,7 @@ impl Limit {
             ahead,
             buckets: Buckets::new(keys),
             secret: RandomState::new(),
-            began: Instant::now(),
+            began: crate::clock::now(),
             refused: AtomicU64::new(0),
             rate,
         })
@@ -128,7 +128,7 @@ impl Limit {
     /// # Errors
     /// `ResourceExhausted` with the time at which there is one.
     pub(super) fn take(&self, call: &Call) -> Result<()> {
-        let now = self.began.elapsed().as_nanos() as u64;
+        let now = crate::clock::since(self.began).as_nanos() as u64;
         match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, self.interval, self.ahead) {
             Ok(()) => Ok(()),
             Err(pause) => Err(self.refuse(pause)),

@@ -4,12 +4,13 @@ use crate::{Error, Result, Status};
 
 /// A set of wires, by their names in [`Peer::wire`](crate::Peer::wire).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Wires(u8);
+pub(crate) struct Wires(u16);
 
-const NAMES: [&str; 7] = ["connect", "grpc", "grpc-web", "http-json", "jsonrpc", "native", "thrift"];
+const NAMES: [&str; 9] =
+    ["baidu_std", "connect", "grpc", "grpc-web", "http-json", "jsonrpc", "native", "rpcx", "thrift"];
 
 impl Wires {
-    pub(crate) const ALL: Wires = Wires(u8::MAX);
+    pub(crate) const ALL: Wires = Wires(u16::MAX);
 
     /// # Errors
     /// A name that is no wire, or none at all.
@@ -58,7 +59,9 @@ mod tests {
         assert!(wires.admit("grpc").is_ok() && wires.admit("native").is_ok() && wires.admit("local").is_ok());
         let status = wires.admit("jsonrpc").unwrap_err();
         assert_eq!(status.message(), "jsonrpc is not spoken here; grpc, native is (wires)");
-        assert!(Wires::of(["soap"]).unwrap_err().to_string().contains("the wires are connect, grpc"));
+        assert!(
+            Wires::of(["soap"]).unwrap_err().to_string().contains("the wires are baidu_std, connect, grpc")
+        );
         assert!(Wires::of([]).is_err());
         assert!(wires.and(Wires::of(["grpc"]).unwrap()).admit("native").is_err());
     }

@@ -29,7 +29,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -237,7 +237,7 @@ impl Front {
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
-        let method = table.find(path);
+        let method = table.find_called(path);
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
@@ -360,7 +360,7 @@ impl AsyncRead for Prefixed {
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
             let bytes = into.filled().len() - before;
             if bytes > 0 {
-                runtime::traffic(Instant::now());
+                runtime::traffic(crate::clock::now());
                 self.count_received(bytes);
             }
         } else {

@@ -109,7 +109,7 @@ impl JsonRpc {
             }
             self.metadata.check(&metadata)?;
         }
-        let deadline = timeout(headers)?.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout(headers)?.map(|timeout| crate::clock::now() + timeout);
         Ok(Common { metadata, deadline })
     }
 

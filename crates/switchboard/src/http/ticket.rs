@@ -50,7 +50,7 @@ impl Ticket {
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
     ) -> Result<Ticket> {
-        let (began, asked) = (Instant::now(), deadline);
+        let (began, asked) = (crate::clock::now(), deadline);
         let deadline = shared.guarding.deadlines.cap(method, began, deadline);
         let alarm = deadline.filter(|_| deadline != asked);
         let alarm = alarm.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
@@ -135,14 +135,14 @@ impl Ticket {
 
     /// Whether the deadline has passed.
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.deadline.is_some_and(|deadline| deadline <= crate::clock::now())
     }
 
     /// A message of the request is here.
     pub(super) fn received(&mut self, bytes: usize) {
         self.received += bytes as u64;
         if let Some(counts) = &self.peer.counts {
-            counts.received(1, Instant::now());
+            counts.received(1, crate::clock::now());
         }
     }
 
@@ -150,7 +150,7 @@ impl Ticket {
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
         if let Some(counts) = &self.peer.counts {
-            counts.sent(1, Instant::now());
+            counts.sent(1, crate::clock::now());
         }
     }
 
@@ -165,7 +165,7 @@ impl Ticket {
     fn record(&mut self, code: Code) {
         if !self.ended {
             self.ended = true;
-            let took = self.began.elapsed();
+            let took = crate::clock::since(self.began);
             let ended = Ended { calls: 1, code, took, received: self.received, sent: self.sent };
             self.shared.metrics.record(self.shard, self.wire, self.method, &ended);
             if let Some(counts) = &self.peer.tally {

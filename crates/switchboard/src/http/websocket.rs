@@ -1,5 +1,5 @@
 //! WebSocket handshakes, and what the connection carries behind them: by its sub-protocol the native wire (`swb.1`)
-//! or JSON-RPC (`jsonrpc`, or none that is known here).
+//! or JSON-RPC (`jsonrpc`, or none that is known here); without one, by its path, rpcx.
 
 use super::{
     body::Reply,
@@ -24,7 +24,7 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_wire::{
-    jsonrpc, native,
+    jsonrpc, native, rpcx,
     websocket::{self, Deflate},
 };
 
@@ -34,10 +34,21 @@ pub(super) struct Upgrades(Arc<Mutex<Option<Upgrade>>>);
 
 pub(super) struct Upgrade {
     on: OnUpgrade,
-    native: bool,
+    carries: Carries,
     deflate: Option<Deflate>,
     metadata: Metadata,
 }
+
+/// What is spoken in the messages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Carries {
+    JsonRpc,
+    Native,
+    Rpcx,
+}
+
+/// Where clients of rpcx open WebSockets.
+const RPCX_PATH: &str = "/_rpcx_";
 
 /// What the server lets WebSockets do.
 #[derive(Debug, Default)]
@@ -107,8 +118,12 @@ impl Upgrades {
             into.insert(SEC_WEBSOCKET_EXTENSIONS, answer);
         }
         let deflate = deflate.map(|(agreed, _)| agreed);
-        let native = protocol == Some(WEBSOCKET_PROTOCOL);
-        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), native, deflate, metadata };
+        let carries = match protocol {
+            Some(WEBSOCKET_PROTOCOL) => Carries::Native,
+            None if request.uri().path() == RPCX_PATH => Carries::Rpcx,
+            _ => Carries::JsonRpc,
+        };
+        let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), carries, deflate, metadata };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
         response
     }
@@ -137,21 +152,33 @@ impl Upgrade {
             accepted.shared.speaks(accepted.peer.connection, Carrier::WebSocket);
             accepted
         };
-        let (limits, table);
-        if self.native {
-            let mut accepted =
-                accepted(Box::new(WebSocketIo::server(io, input, self.deflate)), BytesMut::new());
-            accepted.peer.wire = "native";
-            (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-            let encodings = accepted.shared.compression.encodings();
-            let wire = native::Server::new(limits, table).taking(encodings);
-            Connection::new(accepted, wire).inside_websocket().await;
-        } else {
-            let mut accepted = accepted(io, input);
-            accepted.peer.wire = "jsonrpc";
-            (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
-            let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
-            Connection::new(accepted, wire).inside_websocket().await;
+        let pipe = |io, input| Box::new(WebSocketIo::server(io, input, self.deflate));
+        match self.carries {
+            Carries::Native => {
+                let mut accepted = accepted(pipe(io, input), BytesMut::new());
+                accepted.peer.wire = "native";
+                let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
+                let encodings = accepted.shared.compression.encodings();
+                let wire = native::Server::new(limits, table).taking(encodings);
+                Connection::new(accepted, wire).inside_websocket().await;
+            }
+            Carries::Rpcx => {
+                // Clients in Go call their messages texts.
+                let pipe = Box::new(pipe(io, input).of_any_kind());
+                let mut accepted = accepted(pipe, BytesMut::new());
+                accepted.peer.wire = "rpcx";
+                let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
+                let encodings = accepted.shared.compression.encodings();
+                let wire = rpcx::Server::new(limits, table).taking(encodings);
+                Connection::new(accepted, wire).inside_websocket().await;
+            }
+            Carries::JsonRpc => {
+                let mut accepted = accepted(io, input);
+                accepted.peer.wire = "jsonrpc";
+                let (limits, table) = (accepted.settings.wire(), accepted.shared.table.clone());
+                let wire = jsonrpc::Server::websocket(limits, table, self.metadata, self.deflate);
+                Connection::new(accepted, wire).inside_websocket().await;
+            }
         }
     }
 }

@@ -3,24 +3,28 @@
 /// The wire that a call came on. Calls inside a WebSocket are counted apart, whatever they are written in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wire {
+    BaiduStd,
     Connect,
     Grpc,
     GrpcWeb,
     HttpJson,
     JsonRpc,
     Native,
+    Rpcx,
     Thrift,
     WebSocket,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 8] = [
+    pub(crate) const ALL: [Wire; 10] = [
+        Wire::BaiduStd,
         Wire::Connect,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
         Wire::JsonRpc,
         Wire::Native,
+        Wire::Rpcx,
         Wire::Thrift,
         Wire::WebSocket,
     ];
@@ -28,12 +32,14 @@ impl Wire {
     /// The name in stats, labels and pages; the same as [`Peer::wire`](crate::Peer::wire), but for WebSockets.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
             Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
+            Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
             Wire::WebSocket => "websocket",
         }
@@ -48,31 +54,37 @@ impl Wire {
 /// What a connection speaks. One that speaks HTTP carries calls of several wires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
+    BaiduStd,
     Http1,
     Http2,
     JsonRpc,
     Native,
+    Rpcx,
     Thrift,
     /// An HTTP connection that has become one.
     WebSocket,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 6] = [
+    pub(crate) const ALL: [Carrier; 8] = [
+        Carrier::BaiduStd,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
         Carrier::Native,
+        Carrier::Rpcx,
         Carrier::Thrift,
         Carrier::WebSocket,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Carrier::BaiduStd => "baidu_std",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",
             Carrier::Native => "native",
+            Carrier::Rpcx => "rpcx",
             Carrier::Thrift => "thrift",
             Carrier::WebSocket => "websocket",
         }

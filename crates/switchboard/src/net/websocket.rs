@@ -37,6 +37,8 @@ pub(crate) struct WebSocketIo {
     machine: WebSocket,
     /// What messages are.
     kind: Kind,
+    /// They may come as the other kind too.
+    any_kind: bool,
     /// Bytes of frames that are not whole.
     input: BytesMut,
     /// Payload that nobody has read.
@@ -59,6 +61,14 @@ impl WebSocketIo {
     ) -> WebSocketIo {
         let machine = WebSocket::new(Role::Server, LIMITS).with_deflate(deflate);
         WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
+    }
+
+    /// Takes texts of any bytes too, as some clients send them.
+    #[cfg(feature = "http")]
+    pub(crate) fn of_any_kind(mut self) -> WebSocketIo {
+        self.machine = self.machine.with_any_text();
+        self.any_kind = true;
+        self
     }
 
     /// Asks the server at the other end of `io` for a WebSocket that carries the native wire, or with `texts` JSON-RPC,
@@ -103,7 +113,18 @@ impl WebSocketIo {
 
     fn new(io: Box<dyn Io>, input: BytesMut, machine: WebSocket, kind: Kind, close_code: u16) -> WebSocketIo {
         let (payload, out) = (BytesMut::new(), Outbox::new());
-        WebSocketIo { io, machine, kind, input, payload, out, close_code, ended: false, failed: false }
+        WebSocketIo {
+            io,
+            machine,
+            kind,
+            any_kind: false,
+            input,
+            payload,
+            out,
+            close_code,
+            ended: false,
+            failed: false,
+        }
     }
 
     /// Fills `payload`, unless the peer has ended.
@@ -113,7 +134,7 @@ impl WebSocketIo {
             let event = self.machine.recv(&mut input, &mut self.payload, &mut self.out);
             self.input = input.into_buffer();
             match event {
-                Ok(Some(Event::Data { kind, .. })) if kind != self.kind => {
+                Ok(Some(Event::Data { kind, .. })) if kind != self.kind && !self.any_kind => {
                     let why = match kind {
                         Kind::Binary => "binary messages need the sub-protocol swb.1",
                         Kind::Text => "text messages need the sub-protocol jsonrpc",

@@ -13,15 +13,16 @@ use crate::{
 use bytes::BytesMut;
 use std::{
     future::poll_fn,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    jsonrpc, native,
+    baidu, jsonrpc, native, rpcx,
     sniff::{self, Protocol, Sniffed},
     thrift,
+    wire::ServerWire,
 };
 #[cfg(feature = "tls")]
 use tokio::io::AsyncWriteExt;
@@ -46,8 +47,9 @@ pub(super) async fn run(
     let resolved = Arc::new(resolved);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             _ = stopped.changed() => return,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((pipe, address, socket)) => {
@@ -152,37 +154,33 @@ async fn serve(
     let Ok(_connected) = shared.guarding.connect(&begun.peer) else { return };
     match begun.protocol {
         Protocol::Native => {
-            let mut peer = begun.peer;
-            peer.wire = "native";
-            let settings = resolved.limits.clone();
-            let wire = native::Server::new(settings.wire(), shared.table.clone())
-                .taking(shared.compression.encodings());
-            let (age, grace) = (settings.connection_age(), settings.drain_timeout());
-            let retire = wakes.clone();
-            let (io, input) = (begun.io, begun.first);
-            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
-            let connection = Connection::new(accepted, wire);
-            match age {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| native::Server::new(limits, shared.table.clone()).taking(encodings);
+            let (connection, aging) = speak("native", begun, wire, &shared, resolved, wakes, shard);
+            match aging {
                 None => connection.await,
                 // Boxed, or every connection would have room for the timers.
-                Some(age) => Box::pin(until_old(connection, age, grace, &retire)).await,
+                Some(aging) => Box::pin(until_old(connection, aging)).await,
             }
         }
+        // Other frameworks: boxed, since most connections are native ones.
+        Protocol::BaiduStd => {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| baidu::Server::new(limits, shared.table.clone()).taking(encodings);
+            boxed(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
         Protocol::JsonRpc => {
-            let settings = resolved.limits.clone();
-            let Begun { io, first: input, mut peer, .. } = begun;
-            peer.wire = "jsonrpc";
-            let wire = jsonrpc::Server::lines(settings.wire(), shared.table.clone());
-            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
-            Box::pin(Connection::new(accepted, wire)).await;
+            let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
+            boxed(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
+        Protocol::Rpcx => {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
+            boxed(speak("rpcx", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {
-            let settings = resolved.limits.clone();
-            let Begun { io, first: input, mut peer, .. } = begun;
-            peer.wire = "thrift";
-            let wire = thrift::Server::new(settings.wire(), shared.table.clone());
-            let accepted = Accepted { io, input, peer, settings, shared, wakes, shard };
-            Box::pin(Connection::new(accepted, wire)).await;
+            let wire = |limits| thrift::Server::new(limits, shared.table.clone());
+            boxed(speak("thrift", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -196,25 +194,68 @@ async fn serve(
     }
 }
 
+/// The connection of a sans-io wire, and how it is to age.
+fn speak<W: ServerWire + Unpin>(
+    name: &'static str,
+    begun: Begun,
+    wire: impl FnOnce(switchboard_wire::Limits) -> W,
+    shared: &Arc<Shared>,
+    resolved: &Resolved,
+    wakes: Arc<Wakes>,
+    shard: usize,
+) -> (Connection<W>, Option<Aging>) {
+    let Begun { io, first: input, mut peer, .. } = begun;
+    peer.wire = name;
+    let settings = resolved.limits.clone();
+    let wire = wire(settings.wire());
+    let aging = settings.connection_age().map(|age| Aging {
+        age,
+        grace: settings.drain_timeout(),
+        wakes: wakes.clone(),
+    });
+    let accepted = Accepted { io, input, peer, settings, shared: shared.clone(), wakes, shard };
+    (Connection::new(accepted, wire), aging)
+}
+
+/// Runs the connection of a rarer wire: without a box every connection would have room for each of them.
+fn boxed<W: ServerWire + Unpin + 'static>(
+    (connection, aging): (Connection<W>, Option<Aging>),
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match aging {
+        None => Box::pin(connection),
+        Some(aging) => Box::pin(until_old(connection, aging)),
+    }
+}
+
 /// What connections are counted by; none for those that are turned away.
 fn carrier(protocol: Protocol) -> Option<Carrier> {
     match protocol {
+        Protocol::BaiduStd => Some(Carrier::BaiduStd),
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
         Protocol::Native => Some(Carrier::Native),
+        Protocol::Rpcx => Some(Carrier::Rpcx),
         Protocol::Thrift => Some(Carrier::Thrift),
         _ => None,
     }
 }
 
-/// Runs a connection to its end, which is to be near once it has this age.
-async fn until_old(connection: impl Future<Output = ()>, age: Duration, grace: Duration, wakes: &Wakes) {
+/// How long a connection lives.
+struct Aging {
+    age: Duration,
+    /// For calls under way then.
+    grace: Duration,
+    wakes: Arc<Wakes>,
+}
+
+/// Runs a connection to its end, which is to be near once it has its age.
+async fn until_old(connection: impl Future<Output = ()>, aging: Aging) {
     let mut connection = pin!(connection);
-    if timeout(age, &mut connection).await.is_err() {
-        wakes.retire();
+    if timeout(aging.age, &mut connection).await.is_err() {
+        aging.wakes.retire();
         // What has not ended by then is cut.
-        let _ = timeout(grace, connection).await;
+        let _ = timeout(aging.grace, connection).await;
     }
 }
 
@@ -340,6 +381,7 @@ async fn handshake(
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
+        Some(tls::ALPN_BAIDU_STD) => protocol == Protocol::BaiduStd,
         Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
         Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
         Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,

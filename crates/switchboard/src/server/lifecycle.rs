@@ -154,7 +154,7 @@ impl Running {
     /// [`on_stop`]: super::Server::on_stop
     /// [`notice`]: super::Server::notice
     pub async fn stop(mut self, drain: Duration, hard: Duration) -> Stopped {
-        let (began, notice) = (Instant::now(), self.hooks().notice);
+        let (began, notice) = (crate::clock::now(), self.hooks().notice);
         self.shared.set_phase(Phase::Stopping);
         self.leave(began + notice + hard).await;
         sleep(notice).await;
@@ -167,7 +167,7 @@ impl Running {
     ///
     /// Cancel safe: dropped before its end, it cuts every connection.
     pub async fn drain(mut self, limit: Duration) -> Drained {
-        let began = Instant::now();
+        let began = crate::clock::now();
         self.shared.set_phase(Phase::Stopping);
         self.leave(began + limit).await;
         let stopped = self.wind_down(Duration::MAX, limit, began).await;
@@ -197,7 +197,7 @@ impl Running {
     }
 
     async fn wind_down(mut self, drain: Duration, hard: Duration, began: Instant) -> Stopped {
-        let told = Instant::now();
+        let told = crate::clock::now();
         // The acceptors end with it.
         self.stop = None;
         #[cfg(feature = "handover")]
@@ -208,7 +208,7 @@ impl Running {
         let mut stopped = Stopped::default();
         let mut has_ended = false;
         while !self.shared.open().is_empty() {
-            let passed = told.elapsed();
+            let passed = crate::clock::since(told);
             if passed >= hard {
                 stopped.connections = self.shared.left();
                 break;
@@ -220,7 +220,7 @@ impl Running {
             let next = if has_ended { hard } else { hard.min(drain) };
             sleep(LOOK.min(next.saturating_sub(passed))).await;
         }
-        stopped.took = began.elapsed();
+        stopped.took = crate::clock::since(began);
         stopped
     }
 }

@@ -11,13 +11,14 @@ mod exposure;
 mod fair;
 mod layers;
 mod rates;
+mod results;
 
 use std::sync::Arc;
 use support::{raw::soon, *};
 use switchboard::{Channel, Codec, Result, Running, Server, Status, codec::serde};
 
 /// The wires that a channel speaks: what is added to the address, and the codec of calls.
-const WIRES: [(&str, Codec); 7] = [
+const WIRES: [(&str, Codec); 8] = [
     ("", Codec::Postcard),
     ("?wire=grpc", Codec::Json),
     ("?wire=grpc-web", Codec::Json),
@@ -25,6 +26,7 @@ const WIRES: [(&str, Codec); 7] = [
     ("?wire=connect&http=1", Codec::Json),
     ("?wire=jsonrpc", Codec::Json),
     ("ws?wire=jsonrpc", Codec::Json),
+    ("?wire=rpcx", Codec::MsgPack),
 ];
 
 /// A client on one wire.

@@ -4,8 +4,8 @@ use crate::service::{self, methods, text};
 use buffa_types::google::protobuf::StringValue;
 use std::time::Duration;
 use switchboard::{
-    BidiCall, Channel, ClientStreamCall, Code, Codec, OnewayCall, Origin, Retry, Running, ServerStreamCall,
-    UnaryCall,
+    BidiCall, Channel, ClientStreamCall, Code, Codec, Compression, OnewayCall, Origin, Retry, Running,
+    ServerStreamCall, UnaryCall,
     codec::proto::{decode, encode},
 };
 
@@ -202,6 +202,29 @@ async fn messages_are_compressed_both_ways_and_large_ones_refused() {
             let status = client.say("you").reply_bytes_max(4).await.unwrap_err();
             assert!(status.message().contains("reply_bytes_max"), "{small}: {status}");
             assert_eq!(client.say("you").await.unwrap().value, "hello you", "{small}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn compressions_of_the_native_wire_are_refused() {
+    let (_, running) = service::start(&[]).await;
+    for wire in ["wire=grpc", "wire=grpc-web", "wire=connect", "wire=jsonrpc"] {
+        let url = format!("{}?{wire}", running.url());
+        for compression in [Compression::Lz4, Compression::Snappy] {
+            let builder = || Channel::builder(&url);
+            for builder in [
+                builder().compression(compression),
+                builder().method_compression("test.v1.Echo/Say", compression),
+            ] {
+                let status = builder.lazy().unwrap_err();
+                assert_eq!(status.code(), Code::InvalidArgument, "{wire} {compression}");
+                assert!(status.message().contains("use gzip, zstd or deflate"), "{status}");
+            }
+            let client = Client::to(&running, wire).await;
+            let status = client.say("you").compression(compression).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{wire} {compression}");
+            assert_eq!(client.say("you").await.unwrap().value, "hello you", "{wire} {compression}");
         }
     }
 }

@@ -33,6 +33,18 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
+    (
+        &BAIDU_STD,
+        &[Lack::RequestStreams, Lack::ReplyStreams, Lack::StreamsBothWays],
+        "a request is one message and so is its response; streams are frames of another kind",
+    ),
+    (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
+    (
+        &RPCX,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a frame is a whole call, or the whole answer to one",
+    ),
+    (&RPCX, &[Lack::TrailersApart], "a frame has one list of metadata"),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
@@ -51,6 +63,9 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "the connection is closed with a code of its own, and nobody knows for which of its calls",
     ),
 ];
+
+const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
+const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =
     ["JSON-RPC over POST", "channel on JSON-RPC over POST", "channel on JSON-RPC over POST on HTTP/2"];

@@ -32,7 +32,7 @@ enum Way {
 }
 
 /// Channels to a TCP address: name, what handlers see, and options of the address.
-const CHANNELS: [(&str, &str, &str); 16] = [
+const CHANNELS: &[(&str, &str, &str)] = &[
     ("native over TCP", "native", ""),
     ("native over WebSocket", "native", "ws"),
     ("native over WebSocket, compressed", "native", "ws?deflate=true"),
@@ -49,6 +49,11 @@ const CHANNELS: [(&str, &str, &str); 16] = [
     ("channel on JSON-RPC over POST on HTTP/2", "jsonrpc", "?wire=jsonrpc&http=2&path=/rpc"),
     ("channel on JSON-RPC over WebSocket", "jsonrpc", "ws?wire=jsonrpc"),
     ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
+    ("baidu_std", "baidu_std", "?wire=baidu_std&checksum=crc32c"),
+    ("baidu_std with JSON", "baidu_std", "?wire=baidu_std&codec=json&names=short&compression=deflate"),
+    ("rpcx", "rpcx", "?wire=rpcx"),
+    ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
+    ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
 ];
 
 pub(crate) async fn all() -> Vec<Wire> {

@@ -28,3 +28,13 @@ pub(super) fn close(connection: &Connection, status: &Status) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+impl Connection {
+    /// What is held for calls.
+    pub(in super::super) fn left(&self) -> [(&'static str, usize); 4] {
+        let inner = self.lock();
+        let (calls, fresh, due) = (inner.calls.len(), inner.fresh.len(), inner.due.len());
+        [("calls", calls), ("fresh calls", fresh), ("due streams", due), ("bytes to write", inner.out.len())]
+    }
+}

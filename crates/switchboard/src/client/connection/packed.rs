@@ -2,7 +2,7 @@
 
 use super::{Connection, Inner, State};
 use crate::{
-    Compression, Metadata,
+    ClientMethod, Compression, Metadata,
     compression::{Message, Packing},
 };
 use bytes::Bytes;
@@ -20,14 +20,18 @@ impl Connection {
         Poll::Pending
     }
 
-    /// What is done with the messages of a call that is to be compressed so.
-    pub(in crate::client) fn packing(&self, compression: Compression) -> Packing {
+    /// What is done with the messages of a call of this method that is to be compressed so.
+    pub(in crate::client) fn packing(
+        &self,
+        method: &'static ClientMethod,
+        compression: Compression,
+    ) -> Packing {
         if compression == Compression::None {
             return Packing::OFF;
         }
         let inner = self.lock();
-        let takes = |encoding| inner.wire.takes(encoding);
-        Packing::of_client(compression, takes, self.compression_bytes_min, self.message_bytes_max)
+        let (takes, method) = (|encoding| inner.wire.takes(encoding), std::ptr::from_ref(method).addr());
+        Packing::of_client(compression, method, takes, self.compression_bytes_min, self.message_bytes_max)
     }
 }
 

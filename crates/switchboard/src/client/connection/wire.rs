@@ -97,6 +97,10 @@ impl ClientWire for Wire {
         either!(self, machine => machine.send_window())
     }
 
+    fn carries_attachments(&self) -> bool {
+        either!(self, machine => machine.carries_attachments())
+    }
+
     #[inline(always)]
     fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
         either!(self, machine => machine.next_reply(input))

@@ -30,7 +30,14 @@ pub(in super::super) enum First {
 /// How long a call waits for a connection of an endpoint that should have one, when it could go elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Running = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
+/// An attempt that has not ended.
+struct Running {
+    /// The number of its endpoint.
+    endpoint: u64,
+    attempt: Attempt,
+}
+
+type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
 
 /// Sends a unary call and waits for its answer, at as many endpoints as it takes.
 pub(in super::super) async fn unary(
@@ -53,7 +60,9 @@ pub(in super::super) async fn unary(
     loop {
         tries.sent += 1;
         let sent = begin.again(&tries);
-        running.push(Box::pin(attempt(shared.clone(), ticket, sent, request.clone())));
+        let endpoint = ticket.member().endpoint.number();
+        let attempt = Box::pin(attempt(shared.clone(), ticket, sent, request.clone()));
+        running.push(Running { endpoint, attempt });
         let mut hedge = shared.hedge_after(&begin, &tries).map(|after| Box::pin(tokio::time::sleep(after)));
         ticket = loop {
             match race(&mut running, hedge.as_mut()).await {
@@ -63,10 +72,10 @@ pub(in super::super) async fn unary(
                 Event::Ended(member, Err(status)) => {
                     break shared.next_after(&begin, &request, &mut tries, member, status).await?;
                 }
-                Event::Late(member) => {
+                Event::Late => {
                     hedge = None;
                     let mut tried = tries.tried.clone();
-                    tried.extend(member);
+                    tried.extend(running.iter().map(|running| running.endpoint));
                     // A hedge is a retry ahead of its time, and counts as one.
                     if let Some(ticket) = shared.choose(&begin, &request, &tried)
                         && shared.spend()
@@ -83,7 +92,7 @@ pub(in super::super) async fn unary(
 fn deadline_of(begin: &Begin, first: &First) -> Option<Instant> {
     let from = match first {
         First::Failed(ticket, _) => clock::instant(ticket.begun_ns()),
-        First::Chosen(_) | First::Nothing => Instant::now(),
+        First::Chosen(_) | First::Nothing => crate::clock::now(),
     };
     begin.deadline(from)
 }
@@ -92,19 +101,19 @@ enum Event {
     /// An attempt has ended, and is no longer among the running.
     Ended(Arc<Member>, Result<Answer>),
     /// It is time for another attempt.
-    Late(Option<u64>),
+    Late,
 }
 
 async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>>) -> Event {
     poll_fn(|cx| {
         for at in 0..running.len() {
-            if let Poll::Ready((member, outcome)) = running[at].as_mut().poll(cx) {
+            if let Poll::Ready((member, outcome)) = running[at].attempt.as_mut().poll(cx) {
                 drop(running.swap_remove(at));
                 return Poll::Ready(Event::Ended(member, outcome));
             }
         }
         match &mut hedge {
-            Some(hedge) => hedge.as_mut().poll(cx).map(|()| Event::Late(None)),
+            Some(hedge) => hedge.as_mut().poll(cx).map(|()| Event::Late),
             None => Poll::Pending,
         }
     })
@@ -115,13 +124,15 @@ async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>
 async fn attempt(
     shared: Arc<Shared>,
     mut ticket: Ticket,
-    begin: Begin,
+    mut begin: Begin,
     request: Bytes,
 ) -> (Arc<Member>, Result<Answer>) {
     let method = begin.method.path;
     let called = async {
         if !ticket.member().link.channel.is_ready() {
-            ticket.member().connected(begin.deadline(Instant::now())).await?;
+            let deadline = begin.deadline(crate::clock::now());
+            ticket.member().connected(deadline).await?;
+            begin.end_at(deadline);
             ticket.sent();
         }
         let target = ticket.member().link.channel.target();
@@ -144,7 +155,7 @@ impl Member {
         if Handle::try_current().is_err() {
             return channel.open().await;
         }
-        let patient = Instant::now() + PATIENCE;
+        let patient = crate::clock::now() + PATIENCE;
         let until = deadline.map_or(patient, |deadline| deadline.min(patient));
         tokio::time::timeout_at(until.into(), channel.open()).await.unwrap_or_else(|_| {
             let address = self.endpoint.address();
@@ -167,7 +178,7 @@ impl Shared {
     ) -> Result<Ticket> {
         let mut pauses = 0;
         loop {
-            if self.policy.fail == FailMode::Failtry
+            if (self.policy.fail == FailMode::Failtry || tries.stays)
                 && let Some(member) = tries.last.take()
             {
                 return Ok(Ticket::new(member, begin.method.path, clock::now()));
@@ -200,7 +211,7 @@ impl Shared {
     /// Waits a little while nobody is connected; false when it has waited enough.
     async fn waits(&self, pauses: u32, deadline: Option<Instant>) -> bool {
         let pause = super::link::pause(pauses, Duration::from_secs(1));
-        let in_time = deadline.is_none_or(|deadline| Instant::now() + pause < deadline);
+        let in_time = deadline.is_none_or(|deadline| crate::clock::now() + pause < deadline);
         if self.policy.fail == FailMode::Failfast || pauses >= self.policy.retries || !in_time {
             return false;
         }
@@ -250,7 +261,7 @@ impl Begin {
     /// The call as it is sent for this attempt; where to is said later.
     pub(super) fn again(&self, tries: &Tries) -> Begin {
         let timeout = match tries.deadline {
-            Some(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
+            Some(deadline) => Some(deadline.saturating_duration_since(crate::clock::now())),
             None => self.timeout,
         };
         let mut metadata = Metadata::new();

@@ -117,7 +117,7 @@ async fn keep(keeping: Keeping, shared: Weak<Shared>, id: String) {
 /// Doubles from 25 ms up to `max`, less a random part, so that callers do not come in step.
 pub(super) fn pause(failures: u32, max: Duration) -> Duration {
     let whole = Duration::from_millis(25).saturating_mul(1 << failures.min(16)).min(max);
-    whole.mul_f64(0.5 + 0.5 * (clock::chance() >> 11) as f64 / (1u64 << 53) as f64)
+    whole.mul_f64(0.5 + 0.5 * crate::clock::fraction())
 }
 
 /// A call that an endpoint has. When it is dropped without an end, its caller gave up.

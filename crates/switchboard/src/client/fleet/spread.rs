@@ -12,7 +12,6 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::Poll,
-    time::Instant,
 };
 
 /// What one endpoint made of a call that went to all.
@@ -82,7 +81,7 @@ impl<R: 'static> UnaryCall<R> {
         if let Some(mistake) = begin.mistake.take() {
             return Err(mistake);
         }
-        let tries = Tries::new(begin.deadline(Instant::now()));
+        let tries = Tries::new(begin.deadline(crate::clock::now()));
         let channel = match &begin.target {
             Target::Channel(channel) => Some(channel.clone()),
             Target::Connection(connection) => connection.channel(),
@@ -122,7 +121,7 @@ impl<R: 'static> UnaryCall<R> {
 async fn receipt<R>(
     address: String,
     ticket: Option<Ticket>,
-    begin: Begin,
+    mut begin: Begin,
     request: Bytes,
     decode: unary::Decode<R>,
 ) -> Receipt<R> {
@@ -131,7 +130,9 @@ async fn receipt<R>(
         let target = match &ticket {
             None => begin.target,
             Some(ticket) => {
-                ticket.member().connected(begin.deadline(Instant::now())).await?;
+                let deadline = begin.deadline(crate::clock::now());
+                ticket.member().connected(deadline).await?;
+                begin.end_at(deadline);
                 ticket.member().link.channel.target()
             }
         };

@@ -15,12 +15,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Sends a one-way call; done once it is on its way.
 pub(in super::super) async fn oneway(shared: Arc<Shared>, begin: Begin, request: Bytes) -> Result<()> {
-    let mut tries = Tries::new(begin.deadline(Instant::now()));
+    let mut tries = Tries::new(begin.deadline(crate::clock::now()));
     let mut ticket = shared.next(&begin, &request, &mut tries).await?;
     loop {
         tries.sent += 1;
@@ -47,7 +47,7 @@ pub(in super::super) async fn stream(
     message: Option<Bytes>,
     outbound: Option<Arc<Queue>>,
 ) -> Result<Begun> {
-    let mut tries = Tries::new(begin.deadline(Instant::now()));
+    let mut tries = Tries::new(begin.deadline(crate::clock::now()));
     let request = message.clone().unwrap_or_default();
     let ticket = shared.next(&begin, &request, &mut tries).await?;
     let call = Call { shared, begin, message, outbound, tries };

@@ -5,7 +5,10 @@ use super::{
     link::{self, Link},
     settings::{Dialect, Terms},
 };
-use crate::{Codec, Idempotency, Kind, Metadata, Result, Status, client::ClientMethod, http::convert};
+use crate::{
+    Codec, Idempotency, Kind, Metadata, Result, Status, call::no_attachments, client::ClientMethod,
+    http::convert,
+};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT},
@@ -92,6 +95,9 @@ impl Outgoing<'_> {
             };
         }
         if !self.metadata.is_empty() {
+            if self.metadata.attachment().is_some() {
+                return Err(no_attachments("HTTP"));
+            }
             convert::append(&mut headers, self.metadata);
         }
         Ok(headers)

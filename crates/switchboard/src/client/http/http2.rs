@@ -270,13 +270,13 @@ impl Driver {
     /// Ready with nothing after a ping, with a status when the server is given up.
     fn check_life(&mut self, common: &Common, cx: &mut Context<'_>) -> Poll<Option<Status>> {
         let silence = self.silence.saturating_mul(self.calm.factor());
-        let busy = *self.busy.get_or_insert_with(Instant::now);
+        let busy = *self.busy.get_or_insert_with(crate::clock::now);
         let wanted = self.heard.last().max(busy).max(self.pinged.unwrap_or(busy)) + silence;
         // An alarm that rings too early costs one empty turn; moving it with every read would cost more.
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted.into())));
         ready!(sleep.as_mut().poll(cx));
         let mut next = wanted;
-        let now = Instant::now();
+        let now = crate::clock::now();
         if wanted <= now {
             if self.pinged.is_some_and(|pinged| pinged > self.heard.last()) {
                 return Poll::Ready(Some(

@@ -23,7 +23,7 @@ pub(super) struct Heard {
 
 impl Heard {
     pub(super) fn new() -> Arc<Heard> {
-        Arc::new(Heard { opened: Instant::now(), last: AtomicU64::new(0) })
+        Arc::new(Heard { opened: crate::clock::now(), last: AtomicU64::new(0) })
     }
 
     /// Whether the server has said anything.
@@ -62,7 +62,7 @@ impl AsyncRead for Pipe {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
         if into.filled().len() > before {
-            let now = Instant::now();
+            let now = crate::clock::now();
             self.heard.note(now);
             // A caller that waits for this answer should not find its worker asleep.
             runtime::traffic(now);

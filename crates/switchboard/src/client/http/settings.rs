@@ -104,6 +104,7 @@ impl Settings {
             Some(Dialect::JsonRpc) if over_websocket && (self.version.is_some() || self.path.is_some()) => {
                 wrong("http and path are for JSON-RPC by POST; a WebSocket has its path in the address")
             }
+            Some(_) if compression.is_native() => wrong(NATIVE_ALONE),
             Some(Dialect::JsonRpc) if over_websocket && compression != Compression::None => {
                 wrong("JSON-RPC in a WebSocket is compressed by deflate=true")
             }
@@ -167,6 +168,9 @@ impl Settings {
     }
 }
 
+const NATIVE_ALONE: &str =
+    "lz4 and snappy are compressions of the native wire: on HTTP use gzip, zstd or deflate";
+
 /// What every call of a channel needs to be written and read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -185,15 +189,21 @@ pub(super) struct Terms {
 
 impl Terms {
     /// The same for a call that is compressed so.
-    pub(super) fn compressed(self, compression: crate::Compression) -> Terms {
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what HTTP does not have.
+    pub(super) fn compressed(self, compression: crate::Compression) -> Result<Terms> {
         let announce = compression != crate::Compression::None;
         let compression = match compression {
             crate::Compression::None | crate::Compression::Replies => None,
             crate::Compression::Deflate => Some(Compression::Deflate),
             crate::Compression::Gzip => Some(Compression::Gzip),
+            crate::Compression::Lz4 | crate::Compression::Snappy => {
+                return Err(Status::invalid_argument(NATIVE_ALONE));
+            }
             crate::Compression::Zstd => Some(Compression::Zstd),
         };
-        Terms { announce, compression, ..self }
+        Ok(Terms { announce, compression, ..self })
     }
 }
 

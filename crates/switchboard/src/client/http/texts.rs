@@ -24,7 +24,6 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Poll,
-    time::Instant,
 };
 use switchboard_wire::{
     Input,
@@ -216,7 +215,7 @@ impl Texts {
                 Ok(_) => {
                     *heard = true;
                     // A caller that waits for this answer should not find its worker asleep.
-                    runtime::traffic(Instant::now());
+                    runtime::traffic(crate::clock::now());
                 }
                 Err(error) => return error.to_string(),
             }

@@ -64,7 +64,8 @@ impl<W: ServerWire> Connection<W> {
             return Packing::OFF;
         }
         let bytes_max = self.shared.table.message_bytes_max(head.method, self.limits.message_bytes_max);
-        self.shared.compression.packing(head.encoding, head.method, bytes_max)
+        let described = std::ptr::from_ref(self.shared.table.info(head.method)).addr();
+        self.shared.compression.packing(head.encoding, head.method, described, bytes_max)
     }
 
     /// Begins a call with streams, or refuses one that is not what its method takes.
@@ -486,7 +487,7 @@ impl<W: ServerWire> Connection<W> {
     /// Reads the clock after handlers ran, and names the method that held the turn too long.
     #[inline]
     pub(super) fn clock(&mut self, began: Instant, method: MethodId) {
-        self.now = Instant::now();
+        self.now = crate::clock::now();
         if self.now - began > SLOW_HANDLER {
             self.slow(self.now - began, method);
         }

@@ -46,7 +46,7 @@ impl Routed {
             Err(failure) => Err(failure),
             Ok(None) => self.run(None, style).await,
             Ok(Some(timeout)) => {
-                let deadline = Instant::now() + timeout;
+                let deadline = crate::clock::now() + timeout;
                 match tokio::time::timeout(timeout, self.run(Some(deadline), style)).await {
                     Ok(answered) => answered,
                     Err(_) => Err(Failure::new(&Status::deadline_exceeded("the deadline has passed"))),

@@ -1,0 +1,30 @@
+//! Several processes of the program: servers that register themselves, a registry, callers that find them, and what
+//! happens when any of them dies.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod announce;
+mod faults;
+mod load;
+mod process;
+
+use bytes::Bytes;
+use switchboard::{ClientMethod, Codec, Idempotency, Kind, Result};
+
+/// What callers of these tests look for in registries.
+const GREETER: &str = "demo.v1.Greeter";
+
+fn method(name: &str, kind: Kind) -> &'static ClientMethod {
+    ClientMethod::intern(&format!("{GREETER}/{name}"), kind, Idempotency::Unknown).unwrap()
+}
+
+/// Messages are sent and read as they are.
+fn bytes(bytes: &Bytes, _: Codec) -> Result<Bytes> {
+    Ok(bytes.clone())
+}
+
+/// A message with this text in its first field, as those of the greeter have it.
+fn text(text: &str) -> Bytes {
+    let mut message = vec![0x0A, u8::try_from(text.len()).unwrap()];
+    message.extend_from_slice(text.as_bytes());
+    message.into()
+}

@@ -1,0 +1,349 @@
+//! baidu_std as a client speaks it.
+
+use super::{
+    PEER_BYTES_MAX, checksum, error, fields,
+    frame::{self, Frame, Framer},
+    meta::{Meta, put_nonzero},
+    proto,
+};
+use crate::{
+    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status,
+    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
+};
+use bytes::{Bytes, BytesMut};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use std::{io::Read, time::Duration};
+
+/// How services are named to the server.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Names {
+    /// `package.Service`, as brpc's servers have them.
+    #[default]
+    Full,
+    /// `Service`, as jprotobuf's and old servers have them.
+    Short,
+}
+
+/// The machine of a connection.
+///
+/// A call's number is its correlation id. There is no word for giving up on a call, and none for asking for a sign of
+/// life.
+#[derive(Debug)]
+pub struct Client {
+    framer: Framer,
+    limits: Limits,
+    names: Names,
+    checksums: bool,
+    /// By number: the fields `service_name` and `method_name` of a request.
+    methods: Vec<Bytes>,
+    /// What comes after the metadata of a reply.
+    next: Option<ClientEvent>,
+}
+
+impl Client {
+    /// A machine for a connection that was just opened.
+    pub fn new(limits: Limits) -> Client {
+        Client {
+            framer: Framer::default(),
+            limits,
+            names: Names::Full,
+            checksums: false,
+            methods: Vec::new(),
+            next: None,
+        }
+    }
+
+    /// Names services so.
+    #[must_use]
+    pub fn naming(mut self, names: Names) -> Client {
+        self.names = names;
+        self
+    }
+
+    /// Sends a CRC32C with every request, and so asks for one with every response. Servers that do not know it answer
+    /// without.
+    #[must_use]
+    pub fn checksums(mut self, on: bool) -> Client {
+        self.checksums = on;
+        self
+    }
+
+    /// Reads a response whose frame is whole.
+    fn response(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
+        let bytes = frame.meta_of(input);
+        let meta = read(bytes)?;
+        // The number of a call that is not ours, or of none, is no matter: somebody gave up on it.
+        let id = u32::try_from(meta.correlation_id).ok();
+        let max = self.limits.message_bytes_max;
+        let payload = frame.body - frame.meta;
+        let refused = if meta.response.is_some_and(|response| response.error_code != 0) {
+            Some(error::read(bytes, &meta, &self.limits))
+        } else if payload > max as usize {
+            Some(Status::resource_exhausted(format!(
+                "a reply of {payload} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
+            )))
+        } else if frame.message_len(meta.attachment_size).is_none() {
+            Some(broken(format!("a reply of {payload} bytes with an attachment of {}", meta.attachment_size)))
+        } else {
+            None
+        };
+        let metadata = match refused {
+            Some(status) => Err(status),
+            None if id.is_none() => Err(broken("a reply to no call")),
+            None if meta.has_user_fields => fields::read(bytes, &self.limits),
+            None => Ok(Metadata::new()),
+        };
+        let mut metadata = match metadata {
+            Err(status) => {
+                self.framer.refuse(frame, input);
+                return Ok(id.map(|id| ClientEvent::End { id, end: Err(status) }));
+            }
+            Ok(metadata) => metadata,
+        };
+        if input.len() < frame::HEADER_LEN + frame.body {
+            frame.make_room(input);
+            return Ok(None);
+        }
+        let Some(id) = id else { return Ok(None) };
+        let (compress_type, attachment) = (meta.compress_type, meta.attachment_size as usize);
+        let sum = (meta.checksum_type == 1)
+            .then(|| (<[u8; 4]>::try_from(meta.checksum_value).ok(), meta.checksum_with_attachment));
+        let (item, attachment) = frame.take(attachment, input);
+        if let Some((sum, with_attachment)) = sum {
+            let also: &[u8] = if with_attachment { &attachment } else { &[] };
+            if sum != Some(checksum::value(&[&item, also])) {
+                let status = broken("the checksum of the reply is another one: it was damaged on its way");
+                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
+            }
+        }
+        let item = match decompressed(compress_type, item, max) {
+            Ok(item) => item,
+            Err(status) => return Ok(Some(ClientEvent::End { id, end: Err(status) })),
+        };
+        metadata.set_attachment(attachment);
+        let reply = ClientEvent::Reply { id, item, compressed: false };
+        if metadata.is_empty() {
+            return Ok(Some(reply));
+        }
+        self.next = Some(reply);
+        Ok(Some(ClientEvent::Head { id, metadata }))
+    }
+}
+
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "baidu_std"
+    }
+
+    fn greet(&mut self, _out: &mut Outbox) {}
+
+    fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
+        let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
+        let service = match self.names {
+            Names::Full => service,
+            Names::Short => service.rsplit_once('.').map_or(service, |(_, short)| short),
+        };
+        let mut named = BytesMut::with_capacity(8 + name.len());
+        proto::put_bytes(&mut named, 1, service.as_bytes());
+        proto::put_bytes(&mut named, 2, method.as_bytes());
+        let at = usize::from(number);
+        if self.methods.len() <= at {
+            self.methods.resize(at + 1, Bytes::new());
+        }
+        self.methods[at] = named.freeze();
+    }
+
+    #[inline]
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let Open { codec, metadata, rest, .. } = open;
+        let (content_type, compress_type) = match (codec, open.compressed.then_some(open.encoding)) {
+            (Codec::Proto, None | Some(Encoding::Identity)) => (0, 0),
+            (codec, encoding) => (content_type(codec)?, compress_type(encoding)?),
+        };
+        if open.more {
+            return Err(Status::unimplemented("streams are not carried by baidu_std"));
+        }
+        let first = first.cloned().unwrap_or_default();
+        let attachment = metadata.attachment().cloned().unwrap_or_default();
+        let bytes = first.len() + rest.iter().map(Bytes::len).sum::<usize>() + attachment.len();
+        if bytes > PEER_BYTES_MAX as usize {
+            return Err(Status::resource_exhausted(format!(
+                "a request of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std take"
+            )));
+        }
+        let (metadata_len, metadata_max) = (metadata.encoded_len(), self.limits.metadata_bytes_max);
+        if metadata_len > metadata_max as usize {
+            return Err(Status::resource_exhausted(format!(
+                "request metadata of {metadata_len} bytes is over the limit of {metadata_max} bytes (metadata_bytes_max)"
+            )));
+        }
+        let mut parts = Vec::with_capacity(2 + rest.len());
+        parts.push(&first);
+        parts.extend(rest);
+        let sum = self.checksums.then(|| {
+            let covered: Vec<&[u8]> = parts.iter().chain(&[&attachment]).map(|part| &part[..]).collect();
+            checksum::value(&covered)
+        });
+        parts.push(&attachment);
+        let named = self.methods.get(usize::from(open.method)).map_or(&[][..], |named| named);
+        frame::put(out, &parts, |meta| {
+            fields::put_request(meta, named, timeout_ms(open.timeout), metadata);
+            put_nonzero(meta, 3, compress_type);
+            proto::put_number(meta, 4, u64::from(id));
+            put_nonzero(meta, 5, attachment.len() as u64);
+            put_nonzero(meta, 10, content_type);
+            if let Some(sum) = sum {
+                proto::put_number(meta, 11, 1);
+                proto::put_bytes(meta, 12, &sum);
+                proto::put_number(meta, 13, 1);
+            }
+        });
+        Ok(())
+    }
+
+    fn item(&mut self, _: CallId, _: &Bytes, _: bool, _: &mut Outbox) -> Result<(), Status> {
+        Err(Status::unimplemented("streams are not carried by baidu_std"))
+    }
+
+    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
+
+    fn ping(&mut self, _out: &mut Outbox) {}
+
+    fn answers_pings(&self) -> bool {
+        false
+    }
+
+    fn calls_max(&self) -> u32 {
+        self.limits.calls_max
+    }
+
+    fn takes(&self, encoding: Encoding) -> bool {
+        compress_type(Some(encoding)).is_ok()
+    }
+
+    fn message_bytes_max(&self) -> u32 {
+        PEER_BYTES_MAX
+    }
+
+    fn carries_attachments(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        if self.next.is_some() {
+            return None;
+        }
+        let frame = self.framer.next(input).ok().flatten()?;
+        if input.len() < frame::HEADER_LEN + frame.body {
+            return None;
+        }
+        let meta = Meta::read(frame.meta_of(input)).ok()?;
+        let usual = meta.response.is_none_or(|response| response.error_code == 0)
+            && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
+            && !meta.has_user_fields
+            && frame.body - frame.meta <= self.limits.message_bytes_max as usize;
+        let id = u32::try_from(meta.correlation_id).ok().filter(|_| usual)?;
+        Some((id, frame.take(0, input).0))
+    }
+
+    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        if let Some(next) = self.next.take() {
+            return Ok(Some(next));
+        }
+        while let Some(frame) = self.framer.next(input)? {
+            let before = input.len();
+            let event = self.response(frame, input)?;
+            if event.is_some() || input.len() == before {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Meta<'_>, Fatal> {
+    Meta::read(bytes).map_err(|_| Fatal("an RpcMeta that cannot be read".into()))
+}
+
+/// What came is no reply that can be used.
+fn broken(text: impl Into<String>) -> Status {
+    Status::internal(text).with_origin(Origin::Path)
+}
+
+fn content_type(codec: Codec) -> Result<u64, Status> {
+    match codec {
+        Codec::Proto => Ok(0),
+        Codec::Json => Ok(2),
+        other => {
+            Err(Status::unimplemented(format!("{other} is not carried by baidu_std; proto and json are")))
+        }
+    }
+}
+
+fn compress_type(encoding: Option<Encoding>) -> Result<u64, Status> {
+    match encoding {
+        None | Some(Encoding::Identity) => Ok(0),
+        Some(Encoding::Snappy) => Ok(1),
+        Some(Encoding::Gzip) => Ok(2),
+        Some(Encoding::Deflate) => Ok(3),
+        Some(other) => Err(Status::unimplemented(format!(
+            "{other} is not carried by baidu_std; snappy, gzip and deflate are"
+        ))),
+    }
+}
+
+/// Decompresses a reply, whose server chooses how it is compressed: not always as the call was.
+fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes, Status> {
+    let inflate = |from: &mut dyn Read| {
+        let mut plain = Vec::new();
+        from.take(u64::from(bytes_max) + 1)
+            .read_to_end(&mut plain)
+            .map(|_| plain)
+            .map_err(|why| why.to_string())
+    };
+    let plain = match compress_type {
+        0 => return Ok(item),
+        _ if item.is_empty() => return Ok(item),
+        1 => unsnap(&item, bytes_max),
+        2 => inflate(&mut MultiGzDecoder::new(&item[..])),
+        3 => inflate(&mut ZlibDecoder::new(&item[..])),
+        other => return Err(broken(format!("a reply of compress type {other}, which is not read here"))),
+    };
+    let plain = plain.map_err(|why| broken(format!("a reply that cannot be decompressed: {why}")))?;
+    if plain.len() > bytes_max as usize {
+        return Err(Status::resource_exhausted(format!(
+            "a reply is, decompressed, over the limit of {bytes_max} bytes (message_bytes_max of the receiver)"
+        )));
+    }
+    Ok(plain.into())
+}
+
+/// The raw format of Snappy, which says first how long it becomes: memory is taken for what it may become.
+fn unsnap(item: &[u8], bytes_max: u32) -> Result<Vec<u8>, String> {
+    let len = snap::raw::decompress_len(item).map_err(|why| why.to_string())?;
+    if len > bytes_max as usize {
+        return Err(format!("it would have {len} bytes, the limit is {bytes_max} (message_bytes_max)"));
+    }
+    // A copy of 3 bytes makes 64 at most.
+    if len > item.len().saturating_mul(22) + 64 {
+        return Err(format!("{} bytes cannot become {len}", item.len()));
+    }
+    snap::raw::Decoder::new().decompress_vec(item).map_err(|why| why.to_string())
+}
+
+/// Whole milliseconds, rounded up; 0 on the wire means no deadline, so an expired one becomes 1.
+fn timeout_ms(timeout: Option<Duration>) -> u64 {
+    let ms = |timeout: Duration| timeout.as_nanos().div_ceil(1_000_000).clamp(1, i32::MAX as u128);
+    timeout.map_or(0, |timeout| ms(timeout) as u64)
+}

@@ -1,0 +1,232 @@
+//! Error codes of brpc and what a [`Status`] becomes.
+//!
+//! A client of brpc looks at the number alone to decide whether it tries again, so the number follows what the status
+//! says of a [retry](crate::Retry) before it follows the code:
+//!
+//! | status | `error_code` | brpc tries again |
+//! | --- | --- | --- |
+//! | surely not begun (`Retry::Safe`, `Retry::After`): `unavailable` | 2003 ELOGOFF | yes, and asks this server no more |
+//! | surely not begun: anything else | 2004 ELIMIT | yes |
+//! | `unimplemented`: no such service | 1001 ENOSERVICE | no |
+//! | `unimplemented`: anything else | 1002 ENOMETHOD | no |
+//! | `invalid_argument` | 1003 EREQUEST | no |
+//! | `unauthenticated` | 1004 ERPCAUTH | no |
+//! | `deadline_exceeded` | 1008 ERPCTIMEDOUT | no |
+//! | `canceled` | 2005 ECLOSE | no |
+//! | everything else | 2001 EINTERNAL | no |
+//!
+//! A handler that wants another number puts it into its status as metadata [`ERROR_CODE`]. The exact code is sent as
+//! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a pause as `grpc-retry-pushback-ms`.
+
+use super::{
+    fields, frame,
+    meta::{Meta, put_user_field},
+    proto::{self, Fields},
+};
+use crate::{Code, Detail, Limits, Metadata, Origin, Outbox, Retry, Status, base64};
+use bytes::{Bytes, BytesMut};
+use std::time::Duration;
+
+/// Metadata of a status: the number that brpc's clients get, or got.
+pub(super) const ERROR_CODE: &str = "baidu-error-code";
+pub(super) const ENOSERVICE: i32 = 1001;
+const EREQUEST: i32 = 1003;
+/// Longer texts are cut, in bytes.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Details beyond this are left out, in bytes.
+const DETAILS_BYTES_MAX: usize = 16 << 10;
+const GRPC_STATUS: &str = "grpc-status";
+const DETAILS: &str = "grpc-status-details-bin";
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+const TYPE_URL: &str = "type.googleapis.com/";
+
+/// The number for a status; never 0.
+pub fn error_code(status: &Status) -> i32 {
+    let own = status.metadata().text(ERROR_CODE).and_then(|text| text.parse().ok());
+    match (own, status.retry(), status.code()) {
+        (Some(own), _, _) if own != 0 => own,
+        (_, Retry::Safe | Retry::After(_), Code::Unavailable) => 2003,
+        (_, Retry::Safe | Retry::After(_), _) => 2004,
+        (_, _, Code::Unimplemented) => 1002,
+        (_, _, Code::InvalidArgument) => EREQUEST,
+        (_, _, Code::Unauthenticated) => 1004,
+        (_, _, Code::DeadlineExceeded) => 1008,
+        (_, _, Code::Canceled) => 2005,
+        _ => 2001,
+    }
+}
+
+/// What a number means, with the text that came with it; `errno` values included. What nobody assigned is
+/// [`Code::Unknown`].
+pub fn status_of(number: i32, text: &str) -> Status {
+    let (code, retry) = match number {
+        1001 | 1002 => (Code::Unimplemented, Retry::No),
+        EREQUEST => (Code::InvalidArgument, Retry::No),
+        1004 => (Code::Unauthenticated, Retry::No),
+        1008 => (Code::DeadlineExceeded, Retry::No),
+        2001 | 2002 => (Code::Internal, Retry::No),
+        2003 => (Code::Unavailable, Retry::Safe),
+        // EOVERCROWDED, ELIMIT.
+        1011 | 2004 => (Code::ResourceExhausted, Retry::Safe),
+        // ECLOSE, and what brpc's servers pass on of their own calls: EFAILEDSOCKET, EEOF, EREJECT, and ENODATA,
+        // EPIPE, ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTDOWN.
+        2005 | 1009 | 1014 | 1018 | 61 | 32 | 104 | 110..=112 => (Code::Unavailable, Retry::IfIdempotent),
+        _ => (Code::Unknown, Retry::No),
+    };
+    let mut status = Status::new(code, text).with_retry(retry);
+    let number = Bytes::from(number.to_string());
+    status.metadata_mut().insert(ERROR_CODE, number).expect("digits are text");
+    status
+}
+
+/// A request that is not as it should be.
+pub(super) fn bad_request(text: impl Into<String>) -> Status {
+    Status::invalid_argument(text)
+}
+
+/// Writes the answer of a call that failed: a frame without message and attachment.
+pub(super) fn put(correlation_id: u64, status: &Status, out: &mut Outbox) {
+    frame::put(out, &[], |meta| {
+        let mut response = BytesMut::with_capacity(16 + status.message().len());
+        // As 64 bits, or a negative number would be another one.
+        proto::put_number(&mut response, 1, i64::from(error_code(status)) as u64);
+        proto::put_bytes(&mut response, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
+        proto::put_bytes(meta, 2, &response);
+        proto::put_number(meta, 4, correlation_id);
+        put_user_field(meta, GRPC_STATUS, status.code().number().to_string().as_bytes());
+        if let Retry::After(pause) = status.retry() {
+            put_user_field(meta, PUSHBACK, pause.as_millis().to_string().as_bytes());
+        }
+        if let Some(details) = details(status) {
+            put_user_field(meta, DETAILS, base64::encode(&details).as_bytes());
+        }
+        fields::put(meta, status.metadata());
+    });
+}
+
+/// The status of a response that says that its call failed.
+pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
+    let response = meta.response.unwrap_or_default();
+    let text = String::from_utf8_lossy(response.error_text);
+    let mut status = status_of(response.error_code, &text);
+    let mut metadata = match fields::read(bytes, limits) {
+        Ok(metadata) => metadata,
+        Err(refused) => return refused,
+    };
+    if let Some(code) = metadata.text(GRPC_STATUS).and_then(|text| text.parse().ok()) {
+        let code = Code::from_number(code);
+        let retry = match status.retry() {
+            Retry::No if code == Code::Unavailable => Retry::IfIdempotent,
+            retry => retry,
+        };
+        let own = std::mem::take(status.metadata_mut());
+        status = Status::new(code, text).with_retry(retry);
+        // The number that everybody gets for such a status says nothing more.
+        if error_code(&status) != response.error_code {
+            status = status.with_metadata(own);
+        }
+    }
+    if let Some(pause) = metadata.text(PUSHBACK).and_then(|text| text.parse().ok()) {
+        status = status.with_retry(Retry::After(Duration::from_millis(pause)));
+    }
+    if let Some(block) = metadata.value(DETAILS).cloned() {
+        for detail in read_details(&block) {
+            status = status.with_detail(detail.type_name, detail.value);
+        }
+    }
+    for own in [GRPC_STATUS, PUSHBACK, DETAILS, ERROR_CODE] {
+        metadata.remove(own);
+    }
+    status.metadata_mut().extend(metadata);
+    status.with_origin(Origin::Peer)
+}
+
+/// The message `google.rpc.Status`, as gRPC sends it; none without details.
+fn details(status: &Status) -> Option<BytesMut> {
+    if status.details().is_empty() {
+        return None;
+    }
+    let mut message = BytesMut::new();
+    proto::put_number(&mut message, 1, u64::from(status.code().number()));
+    proto::put_bytes(&mut message, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
+    for detail in status.details() {
+        if message.len() + detail.value.len() > DETAILS_BYTES_MAX {
+            break;
+        }
+        let mut any = BytesMut::new();
+        proto::put_bytes(&mut any, 1, format!("{TYPE_URL}{}", detail.type_name).as_bytes());
+        proto::put_bytes(&mut any, 2, &detail.value);
+        proto::put_bytes(&mut message, 3, &any);
+    }
+    Some(message)
+}
+
+/// The details in a `google.rpc.Status`; what is malformed ends them.
+fn read_details(block: &Bytes) -> Vec<Detail> {
+    let mut details = Vec::new();
+    let mut message = Fields(block);
+    while let Ok(Some((field, value))) = message.next() {
+        if field != 3 {
+            continue;
+        }
+        let (mut url, mut bytes) = (&b""[..], &b""[..]);
+        let mut any = Fields(value.bytes());
+        while let Ok(Some((field, value))) = any.next() {
+            match field {
+                1 => url = value.bytes(),
+                2 => bytes = value.bytes(),
+                _ => {}
+            }
+        }
+        let url = String::from_utf8_lossy(url);
+        let type_name = url.rsplit_once('/').map_or(&*url, |(_, name)| name).to_owned();
+        details.push(Detail { type_name, value: Bytes::copy_from_slice(bytes) });
+    }
+    details
+}
+
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+/// A status for an unknown service, which has a number of its own.
+pub(super) fn no_service(mut status: Status) -> Status {
+    let mut number = Metadata::new();
+    number.insert(ERROR_CODE, ENOSERVICE.to_string()).expect("digits are text");
+    status.metadata_mut().extend(number);
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_say_whether_brpc_may_try_again() {
+        let safe = |status: Status| status.with_retry(Retry::Safe);
+        for (status, number) in [
+            (Status::unavailable(""), 2001),
+            (safe(Status::unavailable("")), 2003),
+            (safe(Status::resource_exhausted("")), 2004),
+            (Status::resource_exhausted(""), 2001),
+            (Status::unimplemented(""), 1002),
+            (no_service(Status::unimplemented("")), 1001),
+            (Status::invalid_argument(""), 1003),
+            (Status::unauthenticated(""), 1004),
+            (Status::deadline_exceeded(""), 1008),
+            (Status::canceled(""), 2005),
+            (Status::not_found(""), 2001),
+            (status_of(-7, "own"), -7),
+        ] {
+            assert_eq!(error_code(&status), number, "{status}");
+        }
+        // What brpc's policy calls again is what may be called again here.
+        for number in [1009, 1011, 1014, 2003, 2004, 32, 61, 104, 110, 111, 112] {
+            assert_ne!(status_of(number, "").retry(), Retry::No, "{number}");
+        }
+        for number in [1001, 1002, 1003, 1004, 1008, 2001, -1, 77_777] {
+            assert_eq!(status_of(number, "").retry(), Retry::No, "{number}");
+        }
+        assert_eq!(status_of(77_777, "").code(), Code::Unknown);
+    }
+}

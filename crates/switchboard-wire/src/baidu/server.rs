@@ -1,0 +1,448 @@
+//! baidu_std as a server speaks it.
+
+use super::{
+    NAME_BYTES_MAX, checksum,
+    error::{self, bad_request},
+    fields,
+    frame::{self, Frame, Framer},
+    meta::{Meta, Request, put_nonzero},
+    proto,
+};
+use crate::{
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
+    wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
+};
+use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
+
+/// Names of methods that a connection need not look up again.
+const KNOWN_MAX: usize = 16;
+/// Places of calls that are kept when no call is under way.
+const CALLS_KEPT: usize = 64;
+/// The field `response` of a meta, without an error.
+const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
+
+/// The machine of a connection.
+///
+/// Its callers may choose any 64 bits as the number of a call; the driver knows calls by their place here.
+#[derive(Debug)]
+pub struct Server {
+    framer: Framer,
+    limits: Limits,
+    table: Arc<MethodTable>,
+    /// What compressed messages are taken.
+    encodings: Encodings,
+    /// Methods by the names that this peer used.
+    known: Vec<Known>,
+    /// Which of them it used last.
+    last: usize,
+    /// By [`CallId`].
+    calls: Vec<Option<Pending>>,
+    free: Vec<CallId>,
+    /// What the credentials of the connection add to its calls.
+    credentials: Metadata,
+    refusing: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    service: Box<[u8]>,
+    method: Box<[u8]>,
+    id: MethodId,
+}
+
+/// A call that is to be answered.
+#[derive(Debug)]
+struct Pending {
+    correlation_id: u64,
+    compress_type: i32,
+    content_type: i32,
+    /// The caller checks sums, and whether it does so for attachments.
+    checksum: Option<bool>,
+    /// What comes before the message.
+    head: Option<Box<Metadata>>,
+    /// The message of a reply with trailers, and whether it is compressed.
+    item: Option<Box<(Bytes, bool)>>,
+}
+
+/// A request that passed.
+struct Passed {
+    method: MethodId,
+    codec: Codec,
+    encoding: Encoding,
+    timeout: Option<Duration>,
+    attachment: usize,
+}
+
+impl Server {
+    /// A machine for a connection that was just accepted.
+    pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
+        Server {
+            framer: Framer::default(),
+            limits,
+            table,
+            encodings: Encodings::NONE,
+            known: Vec::new(),
+            last: 0,
+            calls: Vec::new(),
+            free: Vec::new(),
+            credentials: Metadata::new(),
+            refusing: false,
+        }
+    }
+
+    /// Takes messages that are compressed so; without it only plain ones are taken.
+    #[must_use]
+    pub fn taking(mut self, encodings: Encodings) -> Server {
+        self.encodings = encodings;
+        self
+    }
+
+    /// Looks at what a request says of itself, before its message is there.
+    #[inline]
+    fn check(&mut self, frame: Frame, meta: &Meta<'_>, request: &Request<'_>) -> Result<Passed, Status> {
+        if self.refusing {
+            return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
+        }
+        let method = self.method(request)?;
+        let info = self.table.info(method);
+        if info.kind != Kind::Unary {
+            return Err(Status::unimplemented(format!(
+                "{} streams, which is not spoken over baidu_std; native, gRPC and Connect can",
+                self.table.full_name(method)
+            )));
+        }
+        let general = self.limits.message_bytes_max;
+        let Some(message_len) = frame.message_len(meta.attachment_size) else {
+            return Err(bad_request(format!(
+                "an attachment of {} bytes in a frame with {}",
+                meta.attachment_size,
+                frame.body - frame.meta
+            )));
+        };
+        let payload = frame.body - frame.meta;
+        if payload > self.table.message_bytes_max(method, general) as usize {
+            return Err(self.table.too_large(method, payload as u32, general));
+        }
+        let codec = match meta.content_type {
+            0 => Codec::Proto,
+            1 | 2 => Codec::Json,
+            other => {
+                return Err(bad_request(format!("content type {other} is not known here: 0, 1 and 2 are")));
+            }
+        };
+        let encoding = match (meta.compress_type, message_len) {
+            // Some compress nothing to nothing.
+            (0, _) | (_, 0) => Encoding::Identity,
+            (number, _) => encoding(number).filter(|known| self.encodings.has(*known)).ok_or_else(|| {
+                bad_request(format!(
+                    "messages of compress type {number} are not taken here; taken: {}",
+                    self.encodings
+                ))
+            })?,
+        };
+        let timeout = u64::try_from(request.timeout_ms).ok().filter(|timeout| *timeout > 0);
+        let timeout = timeout.map(Duration::from_millis);
+        Ok(Passed { method, codec, encoding, timeout, attachment: meta.attachment_size as usize })
+    }
+
+    /// The method that is called.
+    #[inline]
+    fn method(&mut self, request: &Request<'_>) -> Result<MethodId, Status> {
+        let is_it =
+            |known: &Known| *known.method == *request.method_name && *known.service == *request.service_name;
+        if let Some(known) = self.known.get(self.last)
+            && is_it(known)
+        {
+            return Ok(known.id);
+        }
+        if let Some(at) = self.known.iter().position(is_it) {
+            self.last = at;
+            return Ok(self.known[at].id);
+        }
+        let id = self.look_up(request)?;
+        // The oldest makes room.
+        if self.known.len() == KNOWN_MAX {
+            self.known.remove(0);
+        }
+        self.last = self.known.len();
+        let (service, method) = (request.service_name.into(), request.method_name.into());
+        self.known.push(Known { service, method, id });
+        Ok(id)
+    }
+
+    #[cold]
+    fn look_up(&self, request: &Request<'_>) -> Result<MethodId, Status> {
+        let name = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= NAME_BYTES_MAX);
+            text.map(str::to_owned).ok_or_else(|| {
+                bad_request(format!("a name that is no text of at most {NAME_BYTES_MAX} bytes"))
+            })
+        };
+        let (service, method) = (name(request.service_name)?, name(request.method_name)?);
+        let full = format!("{service}/{method}");
+        if let Some(found) = self.table.find(&full) {
+            return Ok(found);
+        }
+        let knows = |service: &str| {
+            self.table.services().iter().any(|known| {
+                known.name == service
+                    || known.name.rsplit_once('.').is_some_and(|(_, short)| short == service)
+            })
+        };
+        let found = match service.contains('.') {
+            true => Err(self.table.unknown(&full)),
+            false => self.table.find_short(&service, &method),
+        };
+        found.map_err(|status| if knows(&service) { status } else { error::no_service(status) })
+    }
+
+    /// A place for a call, from which its answer goes to its caller.
+    #[inline]
+    fn begin(&mut self, pending: Pending) -> CallId {
+        match self.free.pop() {
+            Some(id) => {
+                self.calls[id as usize] = Some(pending);
+                id
+            }
+            None => {
+                self.calls.push(Some(pending));
+                self.calls.len() as CallId - 1
+            }
+        }
+    }
+
+    /// Gives a place back: its call is answered.
+    #[inline]
+    fn finish(&mut self, id: CallId) -> Option<Pending> {
+        let pending = self.calls.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        if self.free.len() == self.calls.len() && self.calls.len() > CALLS_KEPT {
+            (self.calls, self.free) = (Vec::new(), Vec::new());
+        }
+        Some(pending)
+    }
+
+    /// Takes the next request.
+    fn open(&mut self, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
+        let Some(frame) = self.framer.next(input)? else { return Ok(None) };
+        let bytes = frame.meta_of(input);
+        let meta = Meta::read(bytes).map_err(|_| Fatal("an RpcMeta that cannot be read".into()))?;
+        let Some(request) = meta.request else { return Err(Fatal("an RpcMeta without a request".into())) };
+        let pending = Pending::of(&meta);
+        if !meta.authentication_data.is_empty() {
+            self.credentials = fields::of_credentials(meta.authentication_data);
+        }
+        let passed = self.check(frame, &meta, &request);
+        let is_whole = input.len() >= frame::HEADER_LEN + frame.body;
+        if passed.is_ok() && !is_whole {
+            frame.make_room(input);
+            return Ok(None);
+        }
+        let head = passed.and_then(|passed| {
+            let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
+            if !self.credentials.is_empty() {
+                fields::add_credentials(&mut metadata, &self.credentials);
+            }
+            let Passed { method, codec, encoding, timeout, attachment } = passed;
+            Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, attachment))
+        });
+        let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
+        let id = self.begin(pending);
+        let (mut head, attachment) = match head {
+            Ok(head) => head,
+            Err(status) => {
+                self.framer.refuse(frame, input);
+                return Ok(Some(ServerEvent::Refused { id, status }));
+            }
+        };
+        let (first, attachment) = frame.take(attachment, input);
+        if let Some(sum) = sum
+            && sum != Some(checksum::value(&self.covered(id, &[&first], &attachment)))
+        {
+            let status = bad_request("the checksum of the request is another one: it was damaged on its way");
+            return Ok(Some(ServerEvent::Refused { id, status }));
+        }
+        head.metadata.set_attachment(attachment);
+        let compressed = head.encoding != Encoding::Identity;
+        Ok(Some(ServerEvent::Open { id, head, first: Some(first), compressed, more: false }))
+    }
+
+    /// What the checksum of a frame of this call is of.
+    fn covered<'a>(&self, id: CallId, message: &[&'a Bytes], attachment: &'a Bytes) -> Vec<&'a [u8]> {
+        let pending = self.calls.get(id as usize).and_then(Option::as_ref);
+        let also = pending.and_then(|pending| pending.checksum).unwrap_or_default().then_some(attachment);
+        message.iter().copied().chain(also).map(|part| &part[..]).collect()
+    }
+
+    /// Answers a call that succeeded.
+    fn succeed(
+        &mut self,
+        id: CallId,
+        item: &[&Bytes],
+        compressed: bool,
+        trailers: Option<&Metadata>,
+        out: &mut Outbox,
+    ) {
+        let Some(pending) = self.calls.get(id as usize).and_then(Option::as_ref) else { return };
+        let head = pending.head.as_deref();
+        let attachment = trailers.and_then(Metadata::attachment).or(head.and_then(Metadata::attachment));
+        let attachment = attachment.cloned().unwrap_or_default();
+        let sum = pending.checksum.map(|with| (with, checksum::value(&self.covered(id, item, &attachment))));
+        let Some(Pending { correlation_id, compress_type, content_type, head, .. }) = self.finish(id) else {
+            return;
+        };
+        let mut parts = item.to_vec();
+        parts.push(&attachment);
+        frame::put(out, &parts, |meta| {
+            meta.extend_from_slice(&SUCCESS);
+            if compressed {
+                put_nonzero(meta, 3, compress_type as u64);
+            }
+            proto::put_number(meta, 4, correlation_id);
+            put_nonzero(meta, 5, attachment.len() as u64);
+            put_nonzero(meta, 10, content_type as u64);
+            if let Some((with_attachment, sum)) = sum {
+                proto::put_number(meta, 11, 1);
+                proto::put_bytes(meta, 12, &sum);
+                proto::put_number(meta, 13, u64::from(with_attachment));
+            }
+            [head.as_deref(), trailers]
+                .into_iter()
+                .flatten()
+                .for_each(|metadata| fields::put(meta, metadata));
+        });
+    }
+}
+
+impl Pending {
+    #[inline]
+    fn of(meta: &Meta<'_>) -> Pending {
+        Pending {
+            correlation_id: meta.correlation_id,
+            compress_type: meta.compress_type,
+            content_type: meta.content_type,
+            checksum: (meta.checksum_type == 1).then_some(meta.checksum_with_attachment),
+            head: None,
+            item: None,
+        }
+    }
+}
+
+/// The encoding with this number.
+fn encoding(compress_type: i32) -> Option<Encoding> {
+    match compress_type {
+        1 => Some(Encoding::Snappy),
+        2 => Some(Encoding::Gzip),
+        3 => Some(Encoding::Deflate),
+        _ => None,
+    }
+}
+
+impl ServerWire for Server {
+    fn name(&self) -> &'static str {
+        "baidu_std"
+    }
+
+    #[inline]
+    fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
+        // What ends the connection is said by `recv`.
+        let frame = self.framer.next(input).ok().flatten()?;
+        if input.len() < frame::HEADER_LEN + frame.body || !self.credentials.is_empty() {
+            return None;
+        }
+        let bytes = frame.meta_of(input);
+        let meta = Meta::read(bytes).ok()?;
+        let request = meta.request?;
+        let usual = fields::is_plain(&meta, &request)
+            && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
+            && meta.authentication_data.is_empty();
+        if !usual {
+            return None;
+        }
+        let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
+        let id = self.begin(Pending::of(&meta));
+        let (first, _) = frame.take(0, input);
+        Some(Opened { id, method, codec, timeout, first })
+    }
+
+    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        self.open(input)
+    }
+
+    #[inline]
+    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+        let plain = self.calls.get(id as usize).and_then(Option::as_ref).is_some_and(|pending| {
+            pending.head.is_none() && pending.checksum.is_none() && pending.content_type == 0
+        });
+        if !plain {
+            return self.succeed(id, &[item], false, None, out);
+        }
+        let Some(Pending { correlation_id, .. }) = self.finish(id) else { return };
+        frame::put(out, &[item], |meta| {
+            meta.extend_from_slice(&SUCCESS);
+            proto::put_number(meta, 4, correlation_id);
+        });
+    }
+
+    fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
+        self.succeed(id, &parts.iter().collect::<Vec<_>>(), false, None, out);
+    }
+
+    fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
+        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+            pending.head = Some(Box::new(metadata.clone()));
+        }
+    }
+
+    /// Only replies with trailers come so: nothing streams.
+    fn item(&mut self, id: CallId, item: &Bytes, _out: &mut Outbox) {
+        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+            pending.item = Some(Box::new((item.clone(), false)));
+        }
+    }
+
+    fn compressed(&mut self, id: CallId, item: &Bytes, only: bool, out: &mut Outbox) {
+        if only {
+            self.succeed(id, &[item], true, None, out);
+        } else if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+            pending.item = Some(Box::new((item.clone(), true)));
+        }
+    }
+
+    fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
+        match end {
+            Ok(trailers) => {
+                let pending = self.calls.get_mut(id as usize).and_then(Option::as_mut);
+                let item = pending.and_then(|pending| pending.item.take());
+                let (item, compressed) = item.map_or_else(Default::default, |item| *item);
+                self.succeed(id, &[&item], compressed, Some(trailers), out);
+            }
+            Err(status) => {
+                if let Some(pending) = self.finish(id) {
+                    error::put(pending.correlation_id, status, out);
+                }
+            }
+        }
+    }
+
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
+
+    fn ping(&mut self, _out: &mut Outbox) {}
+
+    /// There is no word for it: peers learn of it when their calls are refused, with a number that makes brpc's clients
+    /// go elsewhere, or by the end of the connection.
+    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
+
+    fn refuse(&mut self) {
+        self.refusing = true;
+    }
+
+    fn send_window(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn answers_pings(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,297 @@
+//! The client's side of a connection that speaks rpcx.
+
+use super::{
+    connect::Connect,
+    error,
+    frame::{self, Framer, HEADER_LEN, Head, Header, Next, Part, bit},
+    metadata::{self, Block, Unreadable},
+};
+use crate::{
+    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
+};
+use bytes::Bytes;
+
+/// Heartbeats are numbered from here, where no call is.
+const HEARTBEATS: u64 = 1 << 32;
+
+/// The machine of a connection.
+///
+/// The sequence of a frame is the number of the call, so that answers in any order find it. There is no word for giving
+/// up: the answer of a call that was canceled comes and finds nobody.
+#[derive(Debug)]
+pub struct Client {
+    limits: Limits,
+    /// Services are called by the last part of their names.
+    short_names: bool,
+    connect: Connect,
+    /// What was said before the server has answered CONNECT: a server in Go loses what comes together with it.
+    early: Outbox,
+    framer: Framer,
+    /// Path and method of each number, as they stand in a frame.
+    methods: Vec<Bytes>,
+    /// What else the last frame has said.
+    next: Option<ClientEvent>,
+    heartbeats: u64,
+}
+
+impl Client {
+    /// A machine for a connection that was just opened.
+    pub fn new(limits: Limits) -> Client {
+        Client {
+            limits,
+            short_names: false,
+            connect: Connect::Done,
+            early: Outbox::new(),
+            framer: Framer::default(),
+            methods: Vec::new(),
+            next: None,
+            heartbeats: 0,
+        }
+    }
+
+    /// Calls `package.Service` as `Service`, as servers in Go register it.
+    #[must_use]
+    pub fn with_short_names(mut self, short: bool) -> Client {
+        self.short_names = short;
+        self
+    }
+
+    /// Begins with the request of the network that rpcx calls `http`.
+    #[must_use]
+    pub fn over_http(mut self, http: bool) -> Client {
+        self.connect = if http { Connect::First } else { Connect::Done };
+        self
+    }
+
+    /// Takes a frame that is all there.
+    fn frame(&mut self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
+        let Some(id) = answered(head.header) else {
+            let pong = head.header.has(bit::HEARTBEAT) && head.header.has(bit::RESPONSE);
+            input.skip(head.payload.end);
+            return Ok(pong.then_some(ClientEvent::Pong));
+        };
+        let metadata = match metadata::response(&input.rest()[head.metadata.clone()], &self.limits) {
+            Ok(metadata) => metadata,
+            Err(Unreadable::Refused(status)) => {
+                input.skip(head.payload.end);
+                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
+            }
+            Err(Unreadable::Malformed) => {
+                return Err(Fatal("a metadata block of rpcx is cut short".to_owned()));
+            }
+        };
+        if head.header.bits & bit::STATUS != 0 {
+            input.skip(head.payload.end);
+            return Ok(Some(ClientEvent::End { id, end: Err(error::status(metadata)) }));
+        }
+        let compressed = match head.header.bits & bit::COMPRESSION {
+            0 => false,
+            bit::GZIP => true,
+            other => {
+                input.skip(head.payload.end);
+                let text = format!("a reply is compressed in way {}, which nobody asked for", other >> 2);
+                let status = Status::internal(text).with_origin(Origin::Path);
+                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
+            }
+        };
+        input.skip(head.payload.start);
+        let item = input.take(head.payload.len());
+        let reply = ClientEvent::Reply { id, item, compressed };
+        if metadata.is_empty() {
+            return Ok(Some(reply));
+        }
+        self.next = Some(reply);
+        Ok(Some(ClientEvent::Head { id, metadata }))
+    }
+
+    /// A response of which a part is too large ends its call; of anything else nobody waits.
+    fn too_large(&self, head: &Head, part: Part) -> Option<ClientEvent> {
+        let id = answered(head.header)?;
+        let status = match part {
+            Part::Metadata => metadata::too_large(head.metadata.len(), &self.limits),
+            Part::Payload => {
+                let (bytes, max) = (head.payload.len(), self.limits.message_bytes_max);
+                let text =
+                    format!("a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max)");
+                Status::resource_exhausted(text)
+            }
+        };
+        Some(ClientEvent::End { id, end: Err(status) })
+    }
+}
+
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "rpcx"
+    }
+
+    fn greet(&mut self, out: &mut Outbox) {
+        if !self.connect.is_done() {
+            self.connect.ask(out);
+        }
+    }
+
+    fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
+        let (service, method) = name.split_once('/').unwrap_or((name, ""));
+        let path = service.rsplit_once('.').filter(|_| self.short_names).map_or(service, |(_, short)| short);
+        let place = usize::from(number);
+        if self.methods.len() <= place {
+            self.methods.resize(place + 1, Bytes::new());
+        }
+        self.methods[place] = frame::names(path, method);
+    }
+
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (Some(first), false) = (first, open.more) else { return Err(no_streams()) };
+        let Some(codec) = frame::codec_number(open.codec) else {
+            let codec = open.codec;
+            return Err(Status::unimplemented(format!(
+                "rpcx has no {codec}; it carries json, proto and msgpack"
+            )));
+        };
+        let mut block = Block::default();
+        if let Some(timeout) = open.timeout {
+            block.timeout(timeout);
+        }
+        block.list(open.metadata);
+        if block.len() > self.limits.metadata_bytes_max as usize {
+            return Err(metadata::too_large(block.len(), &self.limits));
+        }
+        let Some(names) = self.methods.get(usize::from(open.method)) else {
+            return Err(Status::internal(format!("method number {} has no name", open.method)));
+        };
+        let oneway = if open.oneway { bit::ONEWAY } else { 0 };
+        // Only what is compressed says so: an empty message that claims to be would be an error.
+        let compression = if open.compressed && open.encoding == Encoding::Gzip { bit::GZIP } else { 0 };
+        let header =
+            Header { version: 0, bits: oneway | compression, codec: codec << 4, sequence: u64::from(id) };
+        let out = if self.connect.is_done() { out } else { &mut self.early };
+        let payload_len = first.len() + open.rest.iter().map(Bytes::len).sum::<usize>();
+        frame::put_head(header, names, block.len(), |into| block.put(into), payload_len, out);
+        out.put(first);
+        open.rest.iter().for_each(|part| out.put(part));
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        _id: CallId,
+        _item: &Bytes,
+        _compressed: bool,
+        _out: &mut Outbox,
+    ) -> Result<(), Status> {
+        Err(no_streams())
+    }
+
+    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
+
+    /// Sends a heartbeat, which the server sends back.
+    fn ping(&mut self, out: &mut Outbox) {
+        let out = if self.connect.is_done() { out } else { &mut self.early };
+        self.heartbeats = self.heartbeats.wrapping_add(1) % HEARTBEATS;
+        let sequence = HEARTBEATS + self.heartbeats;
+        let header = Header { version: 0, bits: bit::HEARTBEAT, codec: frame::codec::MSGPACK << 4, sequence };
+        let names = frame::names("", "");
+        // A number, as clients in Go send: servers of others may look at it.
+        let mut payload = [0xCF; 9];
+        payload[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
+        frame::put_head(header, &names, 0, |_| {}, payload.len(), out);
+        out.tail().extend_from_slice(&payload);
+    }
+
+    /// Servers do not say.
+    fn calls_max(&self) -> u32 {
+        self.limits.calls_max
+    }
+
+    /// Servers do not say.
+    fn message_bytes_max(&self) -> u32 {
+        // The length of a frame has to fit.
+        u32::MAX - (64 << 10)
+    }
+
+    /// Every server in Go has gzip.
+    fn takes(&self, encoding: Encoding) -> bool {
+        matches!(encoding, Encoding::Gzip | Encoding::Identity)
+    }
+
+    #[inline]
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        if self.framer.is_skipping() || self.next.is_some() || !self.connect.is_done() {
+            return None;
+        }
+        let rest = input.rest();
+        let fixed = rest.first_chunk()?;
+        let header = Header::parse(fixed);
+        if fixed[0] != super::MAGIC || header.bits != bit::RESPONSE {
+            return None;
+        }
+        let end = HEADER_LEN + frame::length(rest, 12)?;
+        let path = frame::length(rest, HEADER_LEN)?;
+        let method = frame::length(rest, HEADER_LEN + 4 + path)?;
+        let at = HEADER_LEN + 8 + path + method;
+        let start = at + 8;
+        if path.max(method) > super::NAME_BYTES_MAX || frame::length(rest, at)? != 0 || rest.len() < end {
+            return None;
+        }
+        let payload = frame::length(rest, at + 4)?;
+        let id = CallId::try_from(header.sequence).ok()?;
+        if start + payload != end || payload > self.limits.message_bytes_max as usize {
+            return None;
+        }
+        input.skip(start);
+        Some((id, input.take(payload)))
+    }
+
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        if !self.connect.is_done() {
+            if !self.connect.hear(input)? {
+                return Ok(None);
+            }
+            out.put(&Bytes::from(self.early.take_all()));
+            self.early = Outbox::new();
+        }
+        if let Some(event) = self.next.take() {
+            return Ok(Some(event));
+        }
+        loop {
+            let max = self.limits.message_bytes_max;
+            let event = match self.framer.next(input, &self.limits, |_, _| max)? {
+                Next::Wait => return Ok(None),
+                Next::Frame(head) => self.frame(&head, input)?,
+                Next::TooLarge(head, part) => {
+                    let event = self.too_large(&head, part);
+                    self.framer.step_over(&head, input);
+                    event
+                }
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+}
+
+/// The call that a frame answers; none for heartbeats, for what a server says unasked, and for numbers that no call
+/// has.
+fn answered(header: Header) -> Option<CallId> {
+    if !header.has(bit::RESPONSE) || header.has(bit::HEARTBEAT) {
+        return None;
+    }
+    CallId::try_from(header.sequence).ok()
+}
+
+fn no_streams() -> Status {
+    Status::unimplemented("rpcx carries no streams; native, gRPC and Connect do")
+}

@@ -1,0 +1,245 @@
+//! Frames of rpcx: what both roles share.
+
+use super::{HEARTBEAT_BYTES_MAX, MAGIC, NAME_BYTES_MAX};
+use crate::{Codec, Fatal, Input, Limits, Outbox};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Range;
+
+/// Everything up to the number of bytes that follow.
+pub(super) const HEADER_LEN: usize = 16;
+/// The lengths of path, method, metadata and payload.
+const LENGTHS: usize = 16;
+
+/// Bits of the third byte.
+pub(super) mod bit {
+    pub(crate) const RESPONSE: u8 = 0x80;
+    pub(crate) const HEARTBEAT: u8 = 0x40;
+    pub(crate) const ONEWAY: u8 = 0x20;
+    pub(crate) const COMPRESSION: u8 = 0x1C;
+    pub(crate) const GZIP: u8 = 0x04;
+    pub(crate) const STATUS: u8 = 0x03;
+    pub(crate) const ERROR: u8 = 0x01;
+}
+
+/// The numbers of codecs.
+pub(super) mod codec {
+    pub(crate) const RAW: u8 = 0;
+    pub(crate) const MSGPACK: u8 = 3;
+}
+
+/// The codec with this number of rpcx.
+#[inline]
+pub(super) fn codec_of(number: u8) -> Option<Codec> {
+    match number {
+        1 => Some(Codec::Json),
+        2 => Some(Codec::Proto),
+        codec::MSGPACK => Some(Codec::MsgPack),
+        _ => None,
+    }
+}
+
+/// The number that rpcx gives to a codec, if any.
+pub(super) fn codec_number(codec: Codec) -> Option<u8> {
+    (codec::RAW..=codec::MSGPACK).find(|number| codec_of(*number) == Some(codec))
+}
+
+/// The first twelve bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) version: u8,
+    pub(super) bits: u8,
+    /// In the upper half; the lower is 0.
+    pub(super) codec: u8,
+    pub(super) sequence: u64,
+}
+
+impl Header {
+    pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Header {
+        let [_, version, bits, codec, sequence @ .., _, _, _, _] = *bytes;
+        Header { version, bits, codec, sequence: u64::from_be_bytes(sequence) }
+    }
+
+    pub(super) fn has(self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+}
+
+/// A frame before its payload; ranges count from its first byte.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) header: Header,
+    /// Path and method with their lengths, as they are echoed.
+    pub(super) names: Range<usize>,
+    /// Where in it the method begins, after its length.
+    pub(super) method: Range<usize>,
+    pub(super) path: Range<usize>,
+    pub(super) metadata: Range<usize>,
+    pub(super) payload: Range<usize>,
+}
+
+impl Head {
+    /// Reads as far as the length of the metadata, which says all the rest; none when that is not there yet.
+    ///
+    /// # Errors
+    /// Another magic, names over the limit, parts that are longer than the whole.
+    fn parse(bytes: &[u8]) -> Result<Option<Head>, Fatal> {
+        if let Some(first) = bytes.first()
+            && *first != MAGIC
+        {
+            return Err(Fatal(format!("a frame of rpcx begins with {MAGIC:02x}, not {first:02x}")));
+        }
+        let Some(fixed) = bytes.first_chunk() else { return Ok(None) };
+        let header = Header::parse(fixed);
+        let end = HEADER_LEN + length(bytes, 12).unwrap_or_default();
+        let short = || Fatal("a frame of rpcx is shorter than its parts".to_owned());
+        if end < HEADER_LEN + LENGTHS {
+            return Err(short());
+        }
+        let mut at = HEADER_LEN;
+        let mut next = |max: usize| -> Result<Option<Range<usize>>, Fatal> {
+            let Some(len) = length(bytes, at) else { return Ok(None) };
+            if len > max {
+                return Err(Fatal(format!(
+                    "a path or method of {len} bytes is over the limit of {NAME_BYTES_MAX} bytes of rpcx"
+                )));
+            }
+            let part = at + 4..at + 4 + len;
+            at = part.end;
+            // The length of the payload, at least, follows.
+            if at + 4 > end { Err(short()) } else { Ok(Some(part)) }
+        };
+        let Some(path) = next(NAME_BYTES_MAX)? else { return Ok(None) };
+        let Some(method) = next(NAME_BYTES_MAX)? else { return Ok(None) };
+        let Some(metadata) = next(usize::MAX)? else { return Ok(None) };
+        let names = HEADER_LEN..method.end;
+        let payload = metadata.end + 4..end;
+        Ok(Some(Head { header, names, method, path, metadata, payload }))
+    }
+}
+
+/// The length at this place.
+#[inline]
+pub(super) fn length(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*bytes) as usize)
+}
+
+/// Which part of a frame is over its limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    Metadata,
+    Payload,
+}
+
+pub(super) enum Next {
+    /// More bytes are needed.
+    Wait,
+    /// All of it lies at the front of the input, and nothing was taken.
+    Frame(Head),
+    /// A part is too large. Path and method are there and nothing was taken; [`Framer::step_over`] is next.
+    TooLarge(Head, Part),
+}
+
+/// Cuts the input into frames; those that are not wanted are stepped over without being gathered.
+#[derive(Debug, Default)]
+pub(super) struct Framer {
+    skip: usize,
+}
+
+/// With so many bytes of a frame at hand room is made for all of it.
+const ROOM_FROM: usize = 32 << 10;
+
+impl Framer {
+    /// The next frame; `payload_max` says how large the payload of one with this head may be.
+    ///
+    /// # Errors
+    /// Bytes that are no frame.
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input,
+        limits: &Limits,
+        payload_max: impl FnOnce(&Head, &[u8]) -> u32,
+    ) -> Result<Next, Fatal> {
+        let step = input.len().min(self.skip);
+        input.skip(step);
+        self.skip -= step;
+        if self.skip > 0 {
+            return Ok(Next::Wait);
+        }
+        let Some(head) = Head::parse(input.rest())? else { return Ok(Next::Wait) };
+        let end = head.payload.end;
+        if head.header.has(bit::HEARTBEAT) {
+            if end > HEARTBEAT_BYTES_MAX {
+                return Err(Fatal(format!(
+                    "a heartbeat of {end} bytes is over the limit of {HEARTBEAT_BYTES_MAX} bytes"
+                )));
+            }
+        } else if head.metadata.len() > limits.metadata_bytes_max as usize {
+            return Ok(Next::TooLarge(head, Part::Metadata));
+        } else if head.payload.len() > payload_max(&head, input.rest()) as usize {
+            return Ok(Next::TooLarge(head, Part::Payload));
+        }
+        if input.len() < end {
+            // Room for the rest at once, but only when a large part of a buffer has come: a header alone costs its
+            // sender nothing.
+            let missing = end - input.len();
+            let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
+            input.buffer().reserve(step);
+            return Ok(Next::Wait);
+        }
+        match length(input.rest(), head.metadata.end) {
+            Some(len) if len == head.payload.len() => Ok(Next::Frame(head)),
+            _ => Err(Fatal("the payload of a frame of rpcx is not the rest of it".to_owned())),
+        }
+    }
+
+    /// Drops a frame, whether it is all there or not.
+    pub(super) fn step_over(&mut self, head: &Head, input: &mut Input) {
+        let step = input.len().min(head.payload.end);
+        input.skip(step);
+        self.skip = head.payload.end - step;
+    }
+
+    /// Whether what comes next is the rest of a frame that is dropped.
+    #[inline]
+    pub(super) fn is_skipping(&self) -> bool {
+        self.skip > 0
+    }
+}
+
+/// Writes everything of a frame but its payload, whose length is told. `metadata` of `metadata_len` bytes is written by
+/// a function, as it has several sources.
+#[inline]
+pub(super) fn put_head(
+    header: Header,
+    names: &[u8],
+    metadata_len: usize,
+    metadata: impl FnOnce(&mut BytesMut),
+    payload_len: usize,
+    out: &mut Outbox,
+) {
+    let tail = out.tail();
+    tail.reserve(HEADER_LEN + names.len() + 8 + metadata_len + payload_len.min(8 << 10));
+    let total = names.len() + 4 + metadata_len + 4 + payload_len;
+    let mut fixed = [0u8; HEADER_LEN];
+    fixed[..4].copy_from_slice(&[MAGIC, header.version, header.bits, header.codec]);
+    fixed[4..12].copy_from_slice(&header.sequence.to_be_bytes());
+    fixed[12..].copy_from_slice(&(total as u32).to_be_bytes());
+    tail.extend_from_slice(&fixed);
+    tail.extend_from_slice(names);
+    tail.put_u32(metadata_len as u32);
+    let before = tail.len();
+    metadata(tail);
+    debug_assert_eq!(tail.len() - before, metadata_len, "the metadata is as long as was said");
+    tail.put_u32(payload_len as u32);
+}
+
+/// Path and method as they stand in a frame.
+pub(super) fn names(path: &str, method: &str) -> Bytes {
+    let mut names = BytesMut::with_capacity(8 + path.len() + method.len());
+    for name in [path, method] {
+        names.put_u32(name.len() as u32);
+        names.put_slice(name.as_bytes());
+    }
+    names.freeze()
+}

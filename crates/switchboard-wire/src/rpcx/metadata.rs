@@ -1,0 +1,216 @@
+//! Metadata of rpcx to ours and back.
+
+use crate::{Limits, Metadata, Status};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::{str, time::Duration};
+
+/// A credential in any form.
+const AUTH: &str = "__AUTH";
+/// Milliseconds that are left for a call.
+const TIMEOUT: &str = "__ServerTimeout";
+/// What a call without a scheme before its credential is taken for.
+const BEARER: &str = "Bearer ";
+/// Our name of a credential.
+const AUTHORIZATION: &str = "authorization";
+
+/// What the block of a request says.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) metadata: Metadata,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// A block that is not whole ends the connection, as nothing else in the frame can be believed; one over a limit only
+/// its call.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Malformed,
+    Refused(Status),
+}
+
+/// Reads the block of a request.
+pub(super) fn request(block: &[u8], limits: &Limits) -> Result<Request, Unreadable> {
+    let mut request = Request::default();
+    let mut auth = None;
+    for entry in Entries(block) {
+        let (name, value) = entry?;
+        if name == AUTH.as_bytes() {
+            auth = Some(value);
+        } else if name == TIMEOUT.as_bytes() {
+            request.timeout = timeout_of(value);
+        } else {
+            insert(&mut request.metadata, name, value);
+        }
+        check_count(&request.metadata, limits)?;
+    }
+    if let Some(value) = auth.filter(|value| !value.is_empty()) {
+        let scheme = if value.contains(&b' ') { "" } else { BEARER };
+        let value = [scheme.as_bytes(), value].concat();
+        request.metadata.remove(AUTHORIZATION);
+        insert(&mut request.metadata, AUTHORIZATION.as_bytes(), &value);
+        check_count(&request.metadata, limits)?;
+    }
+    check_size(&request.metadata, limits)?;
+    Ok(request)
+}
+
+/// Reads the block of a response.
+pub(super) fn response(block: &[u8], limits: &Limits) -> Result<Metadata, Unreadable> {
+    let mut metadata = Metadata::new();
+    for entry in Entries(block) {
+        let (name, value) = entry?;
+        insert(&mut metadata, name, value);
+        check_count(&metadata, limits)?;
+    }
+    check_size(&metadata, limits)?;
+    Ok(metadata)
+}
+
+/// The timeout of a request that says nothing else: the commonest block there is.
+#[inline]
+pub(super) fn only_timeout(block: &[u8]) -> Option<Duration> {
+    let mut entries = Entries(block);
+    match entries.next()? {
+        Ok((name, value)) if name == TIMEOUT.as_bytes() && entries.0.is_empty() => timeout_of(value),
+        _ => None,
+    }
+}
+
+/// Milliseconds; one that has passed may be negative. What is no number is no deadline, as in Go.
+fn timeout_of(value: &[u8]) -> Option<Duration> {
+    let milliseconds: i64 = str::from_utf8(value).ok()?.parse().ok()?;
+    Some(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+}
+
+/// Adds an entry; what has no place here is left out.
+fn insert(metadata: &mut Metadata, name: &[u8], value: &[u8]) {
+    let Ok(name) = str::from_utf8(name) else { return };
+    let mut name = name.to_ascii_lowercase();
+    if !name.ends_with("-bin") && !value.iter().all(|byte| (0x20..0x7F).contains(byte)) {
+        name.push_str("-bin");
+    }
+    // An error is a name of characters that have no place here.
+    let _ = metadata.insert(&name, Bytes::copy_from_slice(value));
+}
+
+fn check_count(metadata: &Metadata, limits: &Limits) -> Result<(), Unreadable> {
+    let max = limits.metadata_entries_max;
+    if metadata.len() <= max as usize {
+        return Ok(());
+    }
+    let text = format!("more than {max} metadata entries (limit metadata_entries_max)");
+    Err(Unreadable::Refused(Status::resource_exhausted(text)))
+}
+
+/// What was renamed may be longer than what came.
+fn check_size(metadata: &Metadata, limits: &Limits) -> Result<(), Unreadable> {
+    match metadata.encoded_len() {
+        len if len <= limits.metadata_bytes_max as usize => Ok(()),
+        len => Err(Unreadable::Refused(too_large(len, limits))),
+    }
+}
+
+/// The status for a block over the limit.
+pub(super) fn too_large(bytes: usize, limits: &Limits) -> Status {
+    Status::resource_exhausted(format!(
+        "metadata of {bytes} bytes is over the limit of {} bytes (metadata_bytes_max)",
+        limits.metadata_bytes_max
+    ))
+}
+
+/// Names and values of a block.
+pub(super) struct Entries<'a>(pub(super) &'a [u8]);
+
+impl<'a> Entries<'a> {
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let (len, rest) = self.0.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<(&'a [u8], &'a [u8]), Unreadable>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let name = self.text();
+        let entry = name.and_then(|name| Some((name, self.text()?)));
+        if entry.is_none() {
+            self.0 = &[];
+        }
+        Some(entry.ok_or(Unreadable::Malformed))
+    }
+}
+
+/// A block to be written: its entries, and how many bytes they take.
+#[derive(Default)]
+pub(super) struct Block<'a> {
+    own: Vec<(&'a str, &'a [u8])>,
+    lists: [Option<&'a Metadata>; 2],
+    timeout: Option<([u8; 20], usize)>,
+    len: usize,
+}
+
+impl<'a> Block<'a> {
+    /// Adds an entry of the protocol's own.
+    pub(super) fn entry(&mut self, name: &'a str, value: &'a [u8]) {
+        self.own.push((name, value));
+        self.len += 8 + name.len() + value.len();
+    }
+
+    /// Adds a list of the application's; at most two.
+    pub(super) fn list(&mut self, metadata: &'a Metadata) {
+        if metadata.is_empty() {
+            return;
+        }
+        if let Some(place) = self.lists.iter_mut().find(|list| list.is_none()) {
+            *place = Some(metadata);
+            self.len +=
+                metadata.iter().map(|(name, value)| 8 + their_name(name).len() + value.len()).sum::<usize>();
+        }
+    }
+
+    /// Adds the time that is left: whole milliseconds, rounded up.
+    pub(super) fn timeout(&mut self, timeout: Duration) {
+        let milliseconds = u64::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1);
+        let mut digits = [0u8; 20];
+        let (mut at, mut rest) = (digits.len(), milliseconds.min(i64::MAX as u64));
+        while rest > 0 || at == digits.len() {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.len += 8 + TIMEOUT.len() + digits.len() - at;
+        self.timeout = Some((digits, at));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn put(&self, into: &mut BytesMut) {
+        let mut put = |name: &str, value: &[u8]| {
+            into.put_u32(name.len() as u32);
+            into.put_slice(name.as_bytes());
+            into.put_u32(value.len() as u32);
+            into.put_slice(value);
+        };
+        if let Some((digits, at)) = &self.timeout {
+            put(TIMEOUT, &digits[*at..]);
+        }
+        for (name, value) in &self.own {
+            put(name, value);
+        }
+        for (name, value) in self.lists.iter().flatten().flat_map(|list| list.iter()) {
+            put(their_name(name), value);
+        }
+    }
+}
+
+fn their_name(name: &str) -> &str {
+    if name == AUTHORIZATION { AUTH } else { name }
+}

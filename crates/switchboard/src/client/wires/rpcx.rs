@@ -1,0 +1,52 @@
+//! `wire=rpcx`: servers of rpcx.
+
+use super::Foreign;
+use crate::{Codec, Limits};
+use switchboard_wire::{rpcx::Client, wire::ClientWire};
+
+/// Options: `codec` is `json`, `msgpack` or `proto`; `names=short` calls `package.Service` as `Service`; `network=http`
+/// begins with the CONNECT that servers on rpcx's network of this name want.
+#[derive(Debug, Default)]
+pub(super) struct Rpcx {
+    codec: Option<Codec>,
+    short_names: bool,
+    over_http: bool,
+}
+
+/// In the list of [`wires`](super).
+pub(super) fn make() -> Box<dyn Foreign> {
+    Box::new(Rpcx::default())
+}
+
+impl Foreign for Rpcx {
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
+        match (name, value) {
+            ("codec", "json") => self.codec = Some(Codec::Json),
+            ("codec", "msgpack") => self.codec = Some(Codec::MsgPack),
+            ("codec", "proto") => self.codec = Some(Codec::Proto),
+            ("codec", _) => return Err("json, msgpack or proto"),
+            ("names", "full") => self.short_names = false,
+            ("names", "short") => self.short_names = true,
+            ("names", _) => return Err("full or short"),
+            ("network", "http") => self.over_http = true,
+            ("network", "tcp" | "unix") => self.over_http = false,
+            ("network", _) => return Err("http, tcp or unix"),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn codec(&self, preferred: Codec) -> Codec {
+        match (self.codec, preferred) {
+            (Some(codec), _) => codec,
+            // Postcard is for Rust programs; MessagePack is what clients of rpcx use unless they are told.
+            (None, Codec::Postcard) => Codec::MsgPack,
+            (None, preferred) => preferred,
+        }
+    }
+
+    fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
+        let client = Client::new(limits.wire()).with_short_names(self.short_names);
+        Box::new(client.over_http(self.over_http))
+    }
+}

@@ -1,0 +1,156 @@
+//! Snappy and LZ4: whole messages that say first how long they will be.
+//!
+//! The tables that find repetitions, and the space that is written to, are kept by each thread, so that a message
+//! costs one allocation, of its compressed size. What a message says of its length is believed only as far as the
+//! bytes that came could ever inflate to: otherwise a few of them would make us reserve `message_bytes_max`.
+
+use super::algorithms::Unreadable;
+use bytes::Bytes;
+use std::cell::RefCell;
+
+/// More space is not kept for the next message; in bytes.
+const SPACE_KEPT: usize = 64 << 10;
+/// Of a Snappy copy of 3 bytes come 64 at most.
+const SNAPPY_RATIO_MAX: usize = 22;
+/// Each byte that continues a length of LZ4 stands for 255 at most.
+const LZ4_RATIO_MAX: usize = 255;
+/// The length before a block of LZ4.
+const LENGTH: usize = 4;
+
+thread_local! {
+    static WORKSHOP: RefCell<Workshop> = RefCell::new(Workshop {
+        snappy: snap::raw::Encoder::new(),
+        lz4: lz4_flex::block::CompressTable::default(),
+        space: Vec::new(),
+    });
+}
+
+struct Workshop {
+    snappy: snap::raw::Encoder,
+    lz4: lz4_flex::block::CompressTable,
+    space: Vec<u8>,
+}
+
+/// A message in the raw format of Snappy; none if it is too large for it.
+pub(super) fn snappy(message: &[u8]) -> Option<Bytes> {
+    let room = match snap::raw::max_compress_len(message.len()) {
+        0 => return None,
+        room => room,
+    };
+    written(room, |workshop, space| workshop.snappy.compress(message, space).ok())
+}
+
+/// A message as a block of LZ4 behind its length; none if it is too large for it.
+pub(super) fn lz4(message: &[u8]) -> Option<Bytes> {
+    let length = u32::try_from(message.len()).ok()?;
+    let room = LENGTH + lz4_flex::block::get_maximum_output_size(message.len());
+    written(room, |workshop, space| {
+        let (head, block) = space.split_at_mut(LENGTH);
+        head.copy_from_slice(&length.to_le_bytes());
+        let written = lz4_flex::block::compress_into_with_table(message, block, &mut workshop.lz4);
+        written.ok().map(|bytes| LENGTH + bytes)
+    })
+}
+
+/// What `write` left in the first bytes of the space that it was given.
+fn written(room: usize, write: impl FnOnce(&mut Workshop, &mut [u8]) -> Option<usize>) -> Option<Bytes> {
+    WORKSHOP.with_borrow_mut(|workshop| {
+        let mut space = std::mem::take(&mut workshop.space);
+        if space.len() < room {
+            space.resize(room, 0);
+        }
+        let written = write(workshop, &mut space[..room]);
+        let message = written.map(|bytes| Bytes::copy_from_slice(&space[..bytes]));
+        if space.len() <= SPACE_KEPT {
+            workshop.space = space;
+        }
+        message
+    })
+}
+
+pub(super) fn from_snappy(message: &[u8], bytes_max: u32) -> Result<Bytes, Unreadable> {
+    let broken = |error: snap::Error| Unreadable::Broken(error.to_string());
+    let length = snap::raw::decompress_len(message).map_err(broken)?;
+    let mut space = room(length, message.len(), SNAPPY_RATIO_MAX, bytes_max)?;
+    let written = snap::raw::Decoder::new().decompress(message, &mut space).map_err(broken)?;
+    whole(space, written)
+}
+
+pub(super) fn from_lz4(message: &[u8], bytes_max: u32) -> Result<Bytes, Unreadable> {
+    let (length, block) = message
+        .split_first_chunk::<LENGTH>()
+        .ok_or_else(|| Unreadable::Broken("it is shorter than its length".into()))?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let mut space = room(length, block.len(), LZ4_RATIO_MAX, bytes_max)?;
+    let written = lz4_flex::block::decompress_into(block, &mut space)
+        .map_err(|error| Unreadable::Broken(error.to_string()))?;
+    whole(space, written)
+}
+
+/// Space for a message that says it has `length` bytes, and came in `sent`.
+fn room(length: usize, sent: usize, ratio_max: usize, bytes_max: u32) -> Result<Vec<u8>, Unreadable> {
+    if length > bytes_max as usize {
+        return Err(Unreadable::TooLarge);
+    }
+    if length > sent.saturating_mul(ratio_max) {
+        return Err(Unreadable::Broken(format!("{sent} bytes cannot be {length} decompressed")));
+    }
+    Ok(vec![0; length])
+}
+
+fn whole(space: Vec<u8>, written: usize) -> Result<Bytes, Unreadable> {
+    if written == space.len() {
+        return Ok(space.into());
+    }
+    Err(Unreadable::Broken(format!("it has {written} bytes instead of {}", space.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts() -> Vec<Vec<u8>> {
+        let words = |n: usize| (0..n).flat_map(|i| format!("line {} of {n}; ", i * i).into_bytes()).collect();
+        vec![b"a".to_vec(), vec![0; 3], vec![7; 100_000], words(10), words(3000), words(20_000)]
+    }
+
+    #[test]
+    fn messages_of_every_size_come_back() {
+        for text in texts() {
+            let max = text.len() as u32;
+            for (packed, back) in [
+                (snappy(&text).unwrap(), from_snappy as fn(&[u8], u32) -> Result<Bytes, Unreadable>),
+                (lz4(&text).unwrap(), from_lz4),
+            ] {
+                assert!(back(&packed, max).ok().unwrap() == text);
+                assert!(matches!(back(&packed, max - 1), Err(Unreadable::TooLarge)));
+                for cut in [0, 1, packed.len() / 2, packed.len() - 1] {
+                    assert!(matches!(back(&packed[..cut], max), Err(Unreadable::Broken(_))), "{cut}");
+                }
+            }
+        }
+        WORKSHOP.with_borrow(|workshop| assert!(workshop.space.len() <= SPACE_KEPT));
+    }
+
+    #[test]
+    fn other_libraries_agree() {
+        let text = b"Ada ".repeat(16);
+        // A literal of 4 bytes, and a copy of 60 from 4 before.
+        let raw = b"\x40\x0cAda \xee\x04\x00";
+        assert!(from_snappy(raw, 64).ok().unwrap() == text);
+        // The length, a literal of 4, a copy of 4 + 15 + 36 from 4 before, and the last 5 bytes as they are.
+        let block = b"\x40\0\0\0\x4fAda \x04\x00\x24\x50 Ada ";
+        assert!(from_lz4(block, 64).ok().unwrap() == text);
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_reserve_nothing() {
+        let snappy = from_snappy(b"\xff\xff\xff\x01\x00x", 100 << 20);
+        let lz4 = from_lz4(b"\xff\xff\xff\x01\x10x", 100 << 20);
+        for unreadable in [snappy, lz4] {
+            assert!(matches!(unreadable, Err(Unreadable::Broken(why)) if why.contains("cannot be")));
+        }
+        // Shorter than it says.
+        assert!(matches!(from_lz4(b"\x05\0\0\0\x10x", 100), Err(Unreadable::Broken(_))));
+    }
+}

@@ -1,0 +1,102 @@
+//! The whole stack from one seed: servers, fleets and connections on one thread, on a clock that only simulations
+//! move, over pipes whose delays, cuts and partitions the seed decides.
+//!
+//! What a run shows is the same each time, so a seed that fails is a test: `SEED=7 cargo test -p switchboard
+//! simulation` repeats it, and a line in `simulation/seeds.txt` keeps it for good. `SEEDS=1000` tries so many more.
+//!
+//! ```text
+//! callers ─► fleets ─► native connections ─► network (links, one for each server) ─► servers, crashing and coming back
+//! ```
+
+mod callers;
+mod chance;
+mod journal;
+mod network;
+mod regressions;
+mod service;
+mod world;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+    time::Duration,
+};
+use world::World;
+
+/// Seeds of every test run.
+const QUICK: u64 = 12;
+/// Seeds that have failed.
+const KEPT: &str = include_str!("simulation/seeds.txt");
+
+/// What a run has come to.
+#[derive(Debug, Eq, PartialEq)]
+struct Summary {
+    /// Calls that ended.
+    calls: u64,
+    /// Things that the network and the servers did to them.
+    events: u64,
+    /// Of all that happened, in order.
+    digest: u64,
+}
+
+/// Runs one seed to its end, on a thread of its own: what threads remember is part of the run.
+fn run(seed: u64) -> Summary {
+    let run = move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            crate::clock::simulate(seed);
+            // A day on the clock of the run: something waits for what does not come.
+            let world = World::new(seed).run();
+            tokio::time::timeout(Duration::from_secs(86_400), world).await.expect("the run ends")
+        })
+    };
+    let thread = thread::Builder::new().name(format!("seed {seed}")).spawn(move || {
+        catch_unwind(AssertUnwindSafe(run)).inspect_err(|_| eprintln!("repeat it with SEED={seed}"))
+    });
+    thread.unwrap().join().unwrap().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// How many seeds are tried.
+fn seeds() -> u64 {
+    number("SEEDS").unwrap_or(QUICK)
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+#[test]
+fn quick_seeds() {
+    if let Some(seed) = number("SEED") {
+        println!("{:?}", run(seed));
+        return;
+    }
+    let (mut calls, mut events) = (0, 0);
+    for seed in 0..seeds() {
+        let summary = run(seed);
+        calls += summary.calls;
+        events += summary.events;
+    }
+    assert!(calls > 200 * QUICK && events > 20 * QUICK, "{calls} calls, {events} events");
+}
+
+#[test]
+fn kept_seeds() {
+    for line in KEPT.lines().filter(|line| !line.starts_with('#')) {
+        let seed = line.split_whitespace().next().unwrap_or_default();
+        let seed = seed.parse().expect("a seed begins the line");
+        // Its addresses are named after it, and the others run already.
+        if seed >= seeds() {
+            run(seed);
+        }
+    }
+}
+
+#[test]
+fn seeds_repeat_themselves() {
+    // None of those that run meanwhile.
+    for seed in [1_000_000, 1_000_001] {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}

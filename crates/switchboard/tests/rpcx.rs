@@ -1,0 +1,299 @@
+//! rpcx from a peer that writes its bytes by hand, and from our own client.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod support;
+
+use std::{sync::atomic::Ordering, time::Duration};
+use support::{raw::soon, *};
+use switchboard::{
+    Channel, Code, Codec, Compression, Limit, Running, Server, Status,
+    auth::{Caller, Tokens},
+    codec::serde,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A frame: bits of its third byte, sequence, path and method, metadata, payload in JSON.
+fn frame(bits: u8, sequence: u64, names: [&str; 2], metadata: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
+    let part = |into: &mut Vec<u8>, part: &[u8]| {
+        into.extend_from_slice(&(part.len() as u32).to_be_bytes());
+        into.extend_from_slice(part);
+    };
+    let mut block = Vec::new();
+    for text in metadata.iter().flat_map(|(name, value)| [name, value]) {
+        part(&mut block, text.as_bytes());
+    }
+    let mut parts = Vec::new();
+    for bytes in [names[0].as_bytes(), names[1].as_bytes(), &block, payload] {
+        part(&mut parts, bytes);
+    }
+    let mut frame = vec![8, 0, bits, 1 << 4];
+    frame.extend_from_slice(&sequence.to_be_bytes());
+    part(&mut frame, &parts);
+    frame
+}
+
+fn echo(sequence: u64) -> Vec<u8> {
+    frame(0, sequence, ["test.Probe", "Echo"], &[], b"[1,2]")
+}
+
+/// A peer of the server.
+struct Raw(TcpStream);
+
+impl Raw {
+    async fn open(running: &Running) -> Raw {
+        Raw(TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap())
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// The next frame: its bits, sequence, and everything behind the names; none at the end.
+    async fn next(&mut self) -> Option<(u8, u64, Vec<u8>)> {
+        let mut header = [0; 16];
+        if soon(self.0.read(&mut header[..1])).await.ok()? == 0 {
+            return None;
+        }
+        soon(self.0.read_exact(&mut header[1..])).await.ok()?;
+        assert_eq!(header[0], 8, "{header:02x?}");
+        let mut rest = vec![0; u32::from_be_bytes([header[12], header[13], header[14], header[15]]) as usize];
+        soon(self.0.read_exact(&mut rest)).await.ok()?;
+        Some((header[2], u64::from_be_bytes(*header[4..].first_chunk().unwrap()), rest))
+    }
+
+    /// The answer to an echo.
+    async fn echoed(&mut self, sequence: u64) {
+        let (bits, of, rest) = self.next().await.expect("an answer");
+        assert_eq!((bits, of), (0x80, sequence));
+        assert!(rest.ends_with(b"\0\0\0\x05[1,2]"), "{rest:02x?}");
+    }
+
+    /// The text of an error.
+    async fn refused(&mut self) -> String {
+        let (bits, _, rest) = self.next().await.expect("an answer");
+        assert_eq!(bits, 0x81);
+        let text = String::from_utf8_lossy(&rest).into_owned();
+        assert!(text.contains("__rpcx_error__"), "{text:?}");
+        text
+    }
+}
+
+async fn start(limits: &[(Limit, u64)]) -> (Running, std::sync::Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
+    (server.start().await.unwrap(), seen)
+}
+
+#[tokio::test]
+async fn calls_come_one_byte_at_a_time() {
+    let (running, seen) = start(&[]).await;
+    let mut raw = Raw::open(&running).await;
+    let note = frame(0x20, 5, ["Probe", "Note"], &[], b"3");
+    let beat = frame(0x40, 6, ["", ""], &[], b"beat");
+    for byte in [echo(0), note, beat, echo(u64::MAX)].concat() {
+        raw.send(&[byte]).await;
+    }
+    raw.echoed(0).await;
+    let (bits, sequence, rest) = raw.next().await.unwrap();
+    assert_eq!((bits, sequence), (0xC0, 6));
+    assert!(rest.ends_with(b"beat"));
+    raw.echoed(u64::MAX).await;
+    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 3).await;
+    let stats = running.stats();
+    let carrier = stats.carriers.iter().find(|carrier| carrier.protocol == "rpcx").unwrap();
+    assert_eq!(carrier.open, 1);
+}
+
+#[tokio::test]
+async fn answers_come_in_any_order_and_mistakes_cost_one_call() {
+    let (running, seen) = start(&[(Limit::MessageBytesMax, 100), (Limit::CallsMax, 2)]).await;
+    let mut raw = Raw::open(&running).await;
+    let hang = |sequence| frame(0, sequence, ["test.Probe", "Hang"], &[], b"[]");
+    raw.send(&[hang(1), echo(2), hang(3)].concat()).await;
+    raw.echoed(2).await;
+    seen.until(|seen| seen.hanging() == 2).await;
+    for (bytes, expected) in [
+        (hang(4), "(calls_max)"),
+        (frame(0, 4, ["Nobody", "Echo"], &[], b""), "rpcx: can't find service Nobody"),
+        (frame(0, 4, ["Probe", "Nothing"], &[], b""), "rpcx: can't find method Nothing"),
+        (frame(0, 4, ["Probe", "Count"], &[], b""), "test.Probe/Count has a stream"),
+    ] {
+        raw.send(&bytes).await;
+        let text = raw.refused().await;
+        assert!(text.contains(expected), "{text}");
+    }
+    drop(raw);
+    seen.until(|seen| seen.hanging() == 0).await;
+
+    let mut raw = Raw::open(&running).await;
+    for (bytes, expected) in [
+        (frame(0, 4, ["Probe", "Fail"], &[], b"\"no such post\""), "not_found: no such post"),
+        (frame(0, 4, ["Probe", "Panic"], &[], b"[]"), "internal: "),
+        (frame(0, 4, ["Probe", "Echo"], &[], b"{"), "invalid_argument: "),
+        (frame(0, 4, ["Probe", "Echo"], &[], &[b'1'; 101]), "limit of 100 bytes (message_bytes_max"),
+        (frame(4, 4, ["Probe", "Echo"], &[], b"no gzip"), "cannot be decompressed as gzip"),
+        (frame(0, 4, ["Probe", "Hang"], &[("__ServerTimeout", "20")], b"[]"), "deadline_exceeded: "),
+    ] {
+        raw.send(&bytes).await;
+        let text = raw.refused().await;
+        assert!(text.contains(expected), "{text}");
+    }
+    raw.send(&echo(9)).await;
+    raw.echoed(9).await;
+    assert_eq!(running.stats().protocol_errors, 0);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_frame_close_their_connection_only() {
+    let (running, _) = start(&[]).await;
+    let mut good = Raw::open(&running).await;
+    good.send(&echo(1)).await;
+    good.echoed(1).await;
+    let mut short = echo(2);
+    short[15] -= 9;
+    let mut names = echo(2);
+    names[17] = 0xFF;
+    let bad = [short, names, [&echo(1)[..], b"GET / HTTP/1.1\r\n\r\n"].concat(), vec![8; 40]];
+    for bytes in &bad {
+        let mut raw = Raw::open(&running).await;
+        raw.send(bytes).await;
+        while let Some((bits, sequence, _)) = raw.next().await {
+            // What came before the mistake is answered.
+            assert_eq!((bits, sequence), (0x80, 1));
+        }
+    }
+    assert_eq!(running.stats().protocol_errors, bad.len() as u64);
+    good.send(&echo(2)).await;
+    good.echoed(2).await;
+}
+
+#[tokio::test]
+async fn connect_comes_first_on_the_network_http() {
+    let (running, _) = start(&[]).await;
+    let mut raw = Raw::open(&running).await;
+    raw.send(&[b"CONNECT /_rpcx_ HTTP/1.0\n\n", &echo(1)[..]].concat()).await;
+    let mut answer = [0; 32];
+    soon(raw.0.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.0 200 Connected to rpcx\n\n");
+    raw.echoed(1).await;
+    let mut raw = Raw::open(&running).await;
+    raw.send(b"CONNECT /elsewhere HTTP/1.0\n\n").await;
+    let mut answer = String::new();
+    soon(raw.0.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 404 Not Found\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn credentials_are_those_of_every_wire() {
+    let tokens = Tokens::default().token("sesame", Caller::new("ali"));
+    let server = Server::new().auth(tokens).add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    let mut raw = Raw::open(&running).await;
+    let call = |sequence, auth| frame(0, sequence, ["Probe", "Echo"], &[("__AUTH", auth)], b"[1,2]");
+    raw.send(&call(1, "Bearer nonsense")).await;
+    assert!(raw.refused().await.contains("unauthenticated: "));
+    raw.send(&echo(2)).await;
+    assert!(raw.refused().await.contains("unauthenticated: "));
+    for (sequence, auth) in [(3, "bearer sesame"), (4, "sesame")] {
+        raw.send(&call(sequence, auth)).await;
+        raw.echoed(sequence).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_that_come_while_the_server_drains_are_refused() {
+    let (running, seen) = start(&[]).await;
+    let mut raw = Raw::open(&running).await;
+    raw.send(&frame(0, 1, ["Probe", "Hang"], &[], b"[]")).await;
+    seen.until(|seen| seen.hanging() == 1).await;
+    let drained = tokio::spawn(running.drain(Duration::from_secs(2)));
+    loop {
+        raw.send(&echo(2)).await;
+        match raw.next().await {
+            // Callers have a moment to hear of it; rpcx has no word for that.
+            Some((0x80, 2, _)) => {}
+            Some((0x81, 2, rest)) => {
+                let text = String::from_utf8_lossy(&rest).into_owned();
+                assert!(text.contains("unavailable: the server is going away"), "{text}");
+                assert!(text.contains("x-retry") && text.contains("safe"), "{text}");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(raw);
+    soon(drained).await.unwrap();
+}
+
+async fn channel(running: &Running, options: &str, compression: Compression) -> Channel {
+    let url = format!("{}?wire=rpcx{options}", running.url());
+    Channel::builder(&url).compression(compression).connect().await.unwrap()
+}
+
+async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec<u8>, Status> {
+    let call = channel.unary(&ECHO, codec, serde::encode(&Blob(vec![7; size]), codec), serde::decode::<Blob>);
+    soon(call).await.map(|reply| reply.into_inner().0)
+}
+
+#[tokio::test]
+async fn our_client_calls_our_server() {
+    let (running, seen) = start(&[]).await;
+    for options in ["", "&network=http", "&names=short"] {
+        for compression in [Compression::None, Compression::Gzip] {
+            let channel = channel(&running, options, compression).await;
+            for codec in [Codec::Json, Codec::MsgPack] {
+                for size in [0, 1, 1000, 100_000] {
+                    let echoed = echo_of(&channel, codec, size).await.unwrap();
+                    assert_eq!(echoed, vec![7; size], "{options} {compression} {codec}");
+                }
+            }
+        }
+    }
+    let channel = channel(&running, "", Compression::None).await;
+    assert_eq!(channel.codec(Codec::Postcard), Codec::MsgPack);
+    channel.oneway(&NOTE, Codec::Json, serde::encode(&5u64, Codec::Json)).await.unwrap();
+    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
+    let failed = channel.unary(&FAIL, Codec::Json, serde::encode(&"why", Codec::Json), serde::decode::<()>);
+    let status = failed.await.err().unwrap();
+    assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
+    assert_eq!(status.details().len(), 1, "{status:?}");
+    assert_eq!(status.details()[0].type_name, "test.Detail");
+    assert_eq!(status.metadata().text("x-why"), Some("because"));
+    let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
+    assert!(status.message().contains("rpcx has no postcard"), "{status}");
+    let status = sum(&channel).await.err().unwrap();
+    assert_eq!(status.code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn heartbeats_keep_a_silent_call_alive() {
+    let (running, seen) = start(&[]).await;
+    let url = format!("{}?wire=rpcx&keepalive=20ms", running.url());
+    let channel = Channel::connect(&url).await.unwrap();
+    let hang = channel
+        .unary(&HANG, Codec::Json, serde::encode(&(), Codec::Json), serde::decode::<()>)
+        .timeout(Duration::from_millis(300));
+    let status = soon(hang).await.err().unwrap();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    seen.until(|seen| seen.hanging() == 0).await;
+    echo_of(&channel, Codec::Json, 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn options_that_are_not_known_are_named() {
+    for (options, expected) in [
+        ("codec=xml", "json, msgpack or proto"),
+        ("names=odd", "full or short"),
+        ("network=quic", "http, tcp or unix"),
+    ] {
+        let url = format!("tcp://127.0.0.1:1?wire=rpcx&{options}");
+        let status = Channel::connect(&url).await.err().unwrap();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains(expected), "{status}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Our two ends of baidu_std, for the Java programs of `java/`: [`Echo`] is what their client calls, [`cases`] is what
+//! their server is asked.
+
+pub mod cases;
+
+use proto::{EchoReply, EchoRequest};
+use std::time::Duration;
+use switchboard::{Cx, Result, Retry, Status};
+
+/// Generated from `proto/`.
+#[allow(missing_docs, reason = "generated")]
+pub mod proto {
+    switchboard::include_proto!("interop.baidu");
+}
+
+/// Greets, turns attachments round, and fails in the ways that it is asked for.
+#[derive(Debug)]
+pub struct Echo;
+
+impl proto::Echo for Echo {
+    async fn echo(&self, request: EchoRequest, cx: &Cx) -> Result<EchoReply> {
+        match &*request.text {
+            "fail" => return Err(Status::not_found("no such thing")),
+            "busy" => return Err(Status::resource_exhausted("come back later").with_retry(Retry::Safe)),
+            "own" => {
+                let mut status = Status::unknown("a number of its own");
+                status.metadata_mut().insert("baidu-error-code", "-42")?;
+                return Err(status);
+            }
+            "hang" => tokio::time::sleep(Duration::from_secs(60)).await,
+            _ => {}
+        }
+        if let Some(attachment) = cx.attachment() {
+            let turned: Vec<u8> = attachment.iter().rev().copied().collect();
+            cx.reply_attachment(turned)?;
+        }
+        let log_id = cx.metadata().text("baidu-log-id").and_then(|text| text.parse().ok());
+        let known = cx.metadata().text("authorization") == Some("Bearer s3cret");
+        Ok(EchoReply {
+            text: format!("hello {}", request.text),
+            log_id: log_id.unwrap_or_default(),
+            caller: if known { "ali" } else { "nobody" }.to_owned(),
+            ..EchoReply::default()
+        })
+    }
+}

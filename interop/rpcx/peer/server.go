@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/smallnest/rpcx/protocol"
+	"github.com/smallnest/rpcx/server"
+	"github.com/smallnest/rpcx/share"
+)
+
+// Arith is what the cases call.
+type Arith struct {
+	notes atomic.Int64
+}
+
+// Mul multiplies.
+func (a *Arith) Mul(ctx context.Context, args *Args, reply *Reply) error {
+	reply.C = args.A * args.B
+	return nil
+}
+
+// Div fails for B = 0.
+func (a *Arith) Div(ctx context.Context, args *Args, reply *Reply) error {
+	if args.B == 0 {
+		return errors.New("divide by zero")
+	}
+	reply.C = args.A / args.B
+	return nil
+}
+
+// Note counts.
+func (a *Arith) Note(ctx context.Context, args *Empty, reply *Empty) error {
+	a.notes.Add(1)
+	return nil
+}
+
+// Noted says how often.
+func (a *Arith) Noted(ctx context.Context, args *Empty, reply *int64) error {
+	*reply = a.notes.Load()
+	return nil
+}
+
+// Tell answers with the metadata of the call, and sends some of its own.
+func (a *Arith) Tell(ctx context.Context, args *Empty, reply *Said) error {
+	metadata, _ := ctx.Value(share.ReqMetaDataKey).(map[string]string)
+	reply.Metadata = metadata
+	answer, _ := ctx.Value(share.ResMetaDataKey).(map[string]string)
+	answer["answered-by"] = "go"
+	return nil
+}
+
+// Sleep waits, or as long as it may.
+func (a *Arith) Sleep(ctx context.Context, args *Pause, reply *Empty) error {
+	select {
+	case <-time.After(time.Duration(args.Ms) * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Mirror answers with what it got.
+func (a *Arith) Mirror(ctx context.Context, args *Blob, reply *Blob) error {
+	*reply = *args
+	return nil
+}
+
+// Echo speaks protobuf.
+type Echo struct{}
+
+// Shout answers in upper case.
+func (Echo) Shout(ctx context.Context, args *Note, reply *Note) error {
+	*reply = *args
+	reply.Text = strings.ToUpper(args.Text)
+	return nil
+}
+
+func runServer(addresses []string) {
+	ended := make(chan error)
+	var where []string
+	for _, address := range addresses {
+		network, at, _ := strings.Cut(address, "@")
+		// The network http of rpcx begins with a request, and goes on over TCP.
+		listener, err := net.Listen(strings.Replace(network, "http", "tcp", 1), at)
+		check(err)
+		where = append(where, fmt.Sprintf("%s@%s", network, listener.Addr()))
+		go func() { ended <- newServer().ServeListener(network, listener) }()
+	}
+	fmt.Printf("listening on %s\n", strings.Join(where, " "))
+	check(<-ended)
+}
+
+func newServer() *server.Server {
+	s := server.NewServer()
+	check(s.RegisterName("Arith", &Arith{}, ""))
+	check(s.RegisterName("interop.v1.Echo", Echo{}, ""))
+	s.AuthFunc = func(ctx context.Context, request *protocol.Message, token string) error {
+		if request.ServiceMethod == "Tell" && token != "Bearer sesame" {
+			return errors.New("invalid token")
+		}
+		return nil
+	}
+	return s
+}
+
+func check(err error) {
+	if err != nil {
+		fail("%v", err)
+	}
+}

@@ -1,0 +1,29 @@
+//! baidu_std between our programs and those of `interop/baidu/java`.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::built_of;
+use crate::process::{self, Failure, Server};
+use crate::steps::Run;
+
+/// All cases take some seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs the cases of both clients; `java` is the folder of the compiled programs and their libraries.
+pub(super) fn check(run: &Run<'_>, java: &Path) -> Result<(), Failure> {
+    let server = Server::start(&mut Command::new(built_of(run, "interop-baidu", "baidu-server")?))?;
+    process::run_within(LIMIT, program(java, "peer.Client").arg(&server.port))?;
+    drop(server);
+    let client = built_of(run, "interop-baidu", "baidu-client")?;
+    let server = Server::start(&mut program(java, "peer.Server"))?;
+    process::run_within(LIMIT, Command::new(client).arg(format!("127.0.0.1:{}", server.port)))
+}
+
+fn program(java: &Path, name: &str) -> Command {
+    let mut command = Command::new("java");
+    let path = format!("{}:{}", java.join("classes").display(), java.join("lib/*").display());
+    command.args(["-cp", &path, name]);
+    command
+}

@@ -1,0 +1,50 @@
+//! rpcx in both directions, over each network that it has in common with us.
+
+use super::{CASE_LIMIT, built_of};
+use crate::process::{self, Failure, Server};
+use crate::steps::Run;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every case with each network.
+pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
+    let own = built_of(run, "interop-rpcx", "interop-rpcx")?;
+    let (ours, theirs) = (Socket::new("ours"), Socket::new("theirs"));
+
+    let server =
+        Server::start(Command::new(&own).args(["serve", "tcp://127.0.0.1:0", &ours.named("unix:")]))?;
+    let networks = ["tcp", "http", "ws"].map(|network| format!("{network}@127.0.0.1:{}", server.port));
+    let mut command = Command::new(peer);
+    command.arg("client").args(networks).arg(ours.named("unix@"));
+    process::run_within(CASE_LIMIT, &mut command)?;
+    drop(server);
+
+    // The last address is the one whose port is read.
+    let addresses = [&theirs.named("unix@"), "tcp@127.0.0.1:0"];
+    let server = Server::start(Command::new(peer).arg("server").args(addresses))?;
+    let tcp = format!("tcp://127.0.0.1:{}", server.port);
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))?;
+    let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
+    let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))
+}
+
+/// Where a Unix socket is; their paths must be short, hence the system's folder.
+struct Socket(PathBuf);
+
+impl Socket {
+    fn new(name: &str) -> Socket {
+        Socket(std::env::temp_dir().join(format!("rpcx-{}-{name}.sock", std::process::id())))
+    }
+
+    fn named(&self, scheme: &str) -> String {
+        format!("{scheme}{}", self.0.display())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A server that ends in order has removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
