@@ -6,8 +6,9 @@
 //!
 //! Reading order: [`value`] (bytes of a value, for generated code), `compact`, [`transcode`], [`scan`] (the end of a
 //! struct without a frame), [`message`] (names and numbers before the struct), [`header`] (THeader), [`exception`],
-//! `frames` (whole messages), [`server`], [`client`]. The format is that of the specifications in the repository of Apache Thrift, as the libraries of
-//! version 0.25 speak it.
+//! `frames` (whole messages),
+//! [`server`], [`client`]. The format is that of the specifications in the repository of Apache Thrift, as the
+//! libraries of version 0.25 speak it.
 
 pub mod client;
 mod compact;

@@ -375,7 +375,7 @@ impl Parts<'_> {
                     Self::new(::switchboard::Channel::local(#server::new(service)))
                 }
 
-                /// Writes messages with this codec instead of [`Thrift`](::switchboard::Codec::Thrift): JSON or postcard.
+                /// Writes messages as JSON or postcard instead of [`Thrift`](::switchboard::Codec::Thrift).
                 #[must_use]
                 pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
                     self.codec = codec;

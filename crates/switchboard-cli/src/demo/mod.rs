@@ -1,8 +1,8 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
 //! [`ours`] calls with generated clients, [`foreign`] with a client of another project, [`web`] and [`jsonrpc`] with
-//! plain requests, [`thrift`] a service of its own; [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try
-//! next.
+//! plain requests, [`thrift`] a service of its own; [`answers`] has the requests and what must come back,
+//! [`table`] shows both, [`hints`] what to try next.
 
 mod answers;
 mod foreign;

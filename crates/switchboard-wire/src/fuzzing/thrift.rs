@@ -67,6 +67,7 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
                     Ok(Some(ServerEvent::Open { id, head, first, .. })) => {
                         assert_eq!(head.codec, Codec::Thrift);
                         assert!(head.metadata.len() <= limits.metadata_entries_max as usize);
+                        assert!(head.metadata.encoded_len() <= limits.metadata_bytes_max as usize);
                         Ok(Some((id, head.method, first.expect("one message"), head.oneway)))
                     }
                     Ok(Some(ServerEvent::Handled)) => continue,

@@ -11,7 +11,7 @@ use super::{
     transcode,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Outbox, SchemaId, Status,
+    Codec, Fatal, Input, Limits, Metadata, Outbox, SchemaId, Status,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
 };
 use bytes::Bytes;
@@ -71,7 +71,11 @@ impl Client {
                 transcode::to_binary(&body, max).map(|(body, _)| Bytes::from(body))
             }
         };
-        let metadata = header.map(|header| header.metadata).unwrap_or_default();
+        let mut metadata = header.map(|header| header.metadata).unwrap_or_default();
+        if metadata.encoded_len() > self.limits.metadata_bytes_max as usize {
+            // The reply is worth more than what came beside it.
+            metadata = Metadata::new();
+        }
         let event = match (head.kind, body) {
             (Kind::Reply, Ok(item)) => ClientEvent::Reply { id, item, compressed: false },
             (Kind::Exception, body) => {

@@ -9,7 +9,8 @@
 //! | type | status |
 //! | --- | --- |
 //! | 1 unknown method | `Unimplemented` |
-//! | 2 message type, 3 method name, 4 sequence, 5 missing result, 8 transform, 9 protocol, 10 client type | `Internal` |
+//! | 2 message type, 3 method name, 4 sequence, 5 missing result | `Internal` |
+//! | 8 transform, 9 protocol, 10 client type | `Internal` |
 //! | 7 protocol error, 11 validation failed | `InvalidArgument` |
 //! | 6 internal error | the code that the text begins with, else `Internal` |
 //! | 0 and unknown ones | that of the text, else `Unknown` |

@@ -145,7 +145,14 @@ impl Server {
         let Some(head) = head else { return Err(fatal(Malformed::cut_short())) };
         let body = message.slice(head.len..);
         let max = self.body_max();
+        let headers = header.as_ref().map_or(0, |header| header.metadata.encoded_len());
         let begun = match head.kind {
+            Kind::Call | Kind::Oneway if headers > self.limits.metadata_bytes_max as usize => {
+                let max = self.limits.metadata_bytes_max;
+                let text =
+                    format!("{headers} bytes of headers are over the limit of {max} (metadata_bytes_max)");
+                Err(Begun::Refused(None, Status::resource_exhausted(text)))
+            }
             Kind::Call | Kind::Oneway => self.begin(&head, &body, max),
             Kind::Reply | Kind::Exception => Err(Begun::Wrong),
         };

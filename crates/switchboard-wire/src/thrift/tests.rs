@@ -357,6 +357,24 @@ fn client_and_server_understand_each_other_in_every_way() {
 }
 
 #[test]
+fn headers_over_the_limit_refuse_the_call_and_no_more() {
+    let mut metadata = Metadata::new();
+    metadata.insert("long", "x".repeat(300)).unwrap();
+    let encoded = Encoded::Binary;
+    let long = header::Header { sequence: 1, flags: 0, encoded, zlib: false, metadata };
+    let short = header::Header { metadata: Metadata::new(), ..long.clone() };
+    let call = hex("80010001 00000003616464 00000001 00");
+    let mut bytes = Vec::new();
+    long.write(&call, &mut bytes);
+    short.write(&call, &mut bytes);
+    let limits = Limits { metadata_bytes_max: 256, ..Limits::default() };
+    let (seen, answers, fatal) = echoes(&mut server(limits), &bytes);
+    assert_eq!((seen.len(), fatal), (1, None));
+    let text = String::from_utf8_lossy(&answers).into_owned();
+    assert!(text.contains("resource_exhausted: ") && text.contains("metadata_bytes_max"), "{text}");
+}
+
+#[test]
 fn unknown_transforms_and_protocols_are_named() {
     for (header, number) in [("03000000", 9), ("00010300", 8)] {
         let bytes = hex(&format!("00000010 0fff 0000 00000007 0001 {header} 0000"));

@@ -58,8 +58,8 @@ pub fn status<E: Exception>(exception: &E, code: crate::Code, text: &str) -> Sta
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for Thrift, `Unimplemented` for
-/// protobuf.
+/// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for Thrift, `Unimplemented`
+/// for protobuf.
 pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> {
     if codec == Codec::Thrift {
         return written::<T>(|out| message.write(out));
