@@ -9,7 +9,7 @@
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
 //! compressions are gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, and [`websocket`] turns a connection into one of JSON-RPC or of
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`rpcx`] calls in the headers of rpcx's gateway, and [`websocket`] turns a connection into one of JSON-RPC or of
 //! the native wire. What browsers load from the application itself is answered by [`pages`].
 //!
 //! # What a call costs
@@ -50,11 +50,13 @@ mod replies;
 mod requests;
 mod rest;
 mod reword;
+mod rpcx;
 mod standard;
 pub(crate) mod text;
 mod ticket;
 mod trailers;
 mod traits;
+mod unary;
 pub(crate) mod websocket;
 
 pub(crate) use connection::serve;

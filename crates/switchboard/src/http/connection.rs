@@ -8,6 +8,7 @@ use super::{
     dispatch::Dispatch,
     jsonrpc::{self, JsonRpc},
     refusal, rest,
+    rpcx::{self, Gateway},
     text::Text,
     trailers::Trailers,
     websocket::{self, Upgrades},
@@ -151,6 +152,7 @@ struct Front {
     rest: rest::Caller,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
+    rpcx: Gateway,
     upgrades: Upgrades,
     metadata: MetadataLimits,
     /// For how long nothing may come of a body on HTTP/1.1.
@@ -180,6 +182,7 @@ impl Front {
             service,
             rest,
             jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
+            rpcx: Gateway::new(peer, shared.clone(), limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
@@ -209,6 +212,10 @@ impl Front {
         }
         if let Some(page) = self.shared.pages.answer(&request) {
             return Box::pin(std::future::ready(Ok(page)));
+        }
+        if rpcx::is_gateway(&request) {
+            let answer = self.rpcx.clone().answer(request);
+            return Box::pin(async move { Ok(answer.await) });
         }
         if jsonrpc::is_jsonrpc(&request) {
             let answer = self.jsonrpc.clone().answer(request);

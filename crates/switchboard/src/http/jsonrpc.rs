@@ -4,15 +4,9 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
-    dispatch::late,
-    ticket::Ticket,
+    unary::{Common, Handler, Unary, notify},
 };
-use crate::{
-    Call, Codec, Cx, Kind, Limit, Limits, Metadata, Peer, Result, Status,
-    call::{ReplyBody, RequestBody},
-    context,
-    server::Shared,
-};
+use crate::{Codec, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -20,13 +14,7 @@ use ::http::{
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
 
 /// Paths of JSON-RPC; a method of a service has a path of two parts.
@@ -42,17 +30,8 @@ const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "applicati
 /// JSON-RPC as one HTTP connection reaches it.
 #[derive(Clone)]
 pub(super) struct JsonRpc {
-    shared: Arc<Shared>,
-    shard: usize,
-    peer: Arc<Peer>,
+    calls: Unary,
     metadata: Arc<MetadataLimits>,
-    message_bytes_max: u32,
-}
-
-/// What every call of a request has.
-struct Common {
-    metadata: Metadata,
-    deadline: Option<Instant>,
 }
 
 /// Whether a request is JSON-RPC's to answer.
@@ -69,13 +48,8 @@ pub(super) fn is_jsonrpc<B>(request: &Request<B>) -> bool {
 
 impl JsonRpc {
     pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> JsonRpc {
-        JsonRpc {
-            shared,
-            shard,
-            peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
-            metadata: Arc::new(MetadataLimits::new(limits)),
-            message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
-        }
+        let calls = Unary::new("jsonrpc", peer, shared, limits, shard);
+        JsonRpc { calls, metadata: Arc::new(MetadataLimits::new(limits)) }
     }
 
     /// Answers a request. Dropping the future cancels the calls that it waits for.
@@ -89,7 +63,7 @@ impl JsonRpc {
         if let Err(refused) = check_kind(&head.headers) {
             return *refused;
         }
-        let max = self.shared.table.largest_message(self.message_bytes_max) as usize;
+        let max = self.calls.body_bytes_max();
         let text = match Limited::new(body, max).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
@@ -147,7 +121,7 @@ impl JsonRpc {
     }
 
     async fn batch(&self, entries: &[Bytes], common: &Result<Common>) -> Response<Reply> {
-        let mut answers = Batch::new(self.message_bytes_max);
+        let mut answers = Batch::new(self.calls.message_bytes_max);
         let mut running = Vec::new();
         for entry in entries {
             match self.begin(entry, common) {
@@ -197,71 +171,13 @@ impl JsonRpc {
 
     /// Checks a call and hands it over.
     fn call(&self, request: &jsonrpc::Request, common: &Common) -> Result<Handler> {
-        let table = &self.shared.table;
+        let table = &self.calls.shared.table;
         let method = jsonrpc::find(table, &request.method)?;
-        let info = table.info(method);
-        if info.kind != Kind::Unary {
-            return Err(Status::unimplemented(format!(
-                "{} streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP",
-                table.full_name(method)
-            )));
-        }
-        let message = jsonrpc::message(info, request.params.as_ref())?;
-        if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
-            return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
-        }
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, common.deadline, &self.peer)?;
-        ticket.received(message.len());
-        let (service, index) = table.place(method);
-        let service_info = table.services()[usize::from(service)];
-        let deadline = ticket.deadline();
-        let cx = Cx::new(&self.peer, service_info, info, deadline, common.metadata.clone());
-        ticket.set_trace(cx.shared_trace());
-        let call = Call::new(index, Codec::Json, RequestBody::One(message), cx);
-        let mut handler = self.shared.services[usize::from(service)].call(call);
-        let replied = async move {
-            let reply = poll_fn(|cx| {
-                if let Some(over) = ticket.over(cx) {
-                    return Poll::Ready(Err(over));
-                }
-                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
-                if poll.is_pending() {
-                    ticket.park(cx.waker());
-                }
-                poll
-            });
-            let reply = match deadline {
-                None => reply.await,
-                Some(deadline) => {
-                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
-                }
-            };
-            let answer = reply.map(crate::Reply::joined).and_then(|reply| match reply.body {
-                ReplyBody::One(message) => {
-                    let mut metadata = reply.metadata;
-                    metadata.extend(reply.trailers);
-                    Ok((message, metadata))
-                }
-                ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
-                    Err(Status::internal("the handler answered with a stream where one message belongs"))
-                }
-            });
-            if let Ok((message, _)) = &answer {
-                ticket.sent(message.len());
-            }
-            ticket.end(answer.as_ref().map_or_else(Status::code, |_| crate::Code::Ok));
-            answer
-        };
-        Ok(Box::pin(replied))
+        let message = jsonrpc::message(table.info(method), request.params.as_ref())?;
+        let streamless =
+            "streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP";
+        self.calls.begin(method, Codec::Json, message, common, streamless)
     }
-}
-
-/// A call that runs: its result and what goes with it.
-type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;
-
-/// Runs a handler whose outcome nobody waits for; its ticket counts it.
-fn notify(handler: Handler) {
-    tokio::spawn(handler);
 }
 
 fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
@@ -305,7 +221,7 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
 }
 
 /// A part of a query string without its escapes; those that are none stay.
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
