@@ -9,8 +9,9 @@
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
 //! compressions are gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`rpcx`] calls in the headers of rpcx's gateway, and [`websocket`] turns a connection into one of JSON-RPC or of
-//! the native wire. What browsers load from the application itself is answered by [`pages`].
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`rpcx`] calls in the headers of rpcx's gateway, and
+//! [`websocket`] turns a connection into one of JSON-RPC, rpcx or the native wire. What browsers load from the
+//! application itself is answered by [`pages`].
 //!
 //! # What a call costs
 //!

@@ -120,12 +120,12 @@ impl Gateway {
             let codec = rpcx::codec(table, number, method)?;
             self.calls.begin(method, codec, message, &common, "has a stream, which rpcx cannot carry")
         });
-        let handler = begun.map_err(refused)?;
+        let handler = begun.map_err(|status| refused(&status))?;
         if headers.contains_key(ONEWAY) {
             notify(handler);
             return Ok((Bytes::new(), Metadata::new()));
         }
-        handler.await.map_err(refused)
+        handler.await.map_err(|status| refused(&status))
     }
 
     fn common(&self, headers: &HeaderMap) -> Result<Common> {
@@ -145,12 +145,12 @@ impl Gateway {
 /// Status and text of a request that is not answered with a message.
 type Refusal = (StatusCode, String);
 
-fn refused(status: Status) -> Refusal {
+fn refused(status: &Status) -> Refusal {
     let code = match status.code() {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    (code, rpcx::error_text(&status))
+    (code, rpcx::error_text(status))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -176,7 +176,7 @@ fn query(metadata: &Metadata) -> String {
         for byte in value {
             match byte {
                 b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => {
-                    text.push(char::from(*byte))
+                    text.push(char::from(*byte));
                 }
                 b' ' => text.push('+'),
                 // Writing into a string does not fail.
