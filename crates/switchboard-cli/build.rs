@@ -2,5 +2,6 @@
 
 fn main() -> Result<(), switchboard_build::Error> {
     switchboard_build::proto("proto/demo/v1/demo.proto").emit()?;
-    switchboard_build::proto("proto/bench/v1/bench.proto").emit()
+    switchboard_build::proto("proto/bench/v1/bench.proto").emit()?;
+    switchboard_build::thrift("thrift/greeter.thrift").emit()
 }

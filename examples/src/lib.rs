@@ -1,5 +1,16 @@
 //! Programs to read and run, in `src/bin`: `cargo run -p examples --bin hello`.
 
+/// Generated from `calculator.thrift`, for the program `calculator` and the guide that shows it.
+#[allow(missing_docs, reason = "generated code says what its schema says")]
+pub mod tutorial {
+    switchboard::include_proto!("tutorial.v1");
+}
+
+/// The guide whose examples call what is generated here.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/wires/thrift.md")]
+mod guide {}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

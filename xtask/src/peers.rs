@@ -45,6 +45,8 @@ pub(crate) enum Peer {
     Redis,
     /// A client and a server of rpcx for Go.
     Rpcx,
+    /// Python with the library of Apache Thrift.
+    Thrift,
     /// Counts instructions and system calls.
     Valgrind,
     ZooKeeper,
@@ -70,6 +72,7 @@ const ALL: &[Peer] = &[
     Peer::Valgrind,
     Peer::Redis,
     Peer::Rpcx,
+    Peer::Thrift,
     Peer::ZooKeeper,
 ];
 
@@ -82,6 +85,8 @@ pub(crate) struct Peers {
     requirements: PathBuf,
     /// The folder of foreign peers in the checkout.
     interop: PathBuf,
+    /// What the library of Thrift is, in a Python of its own: the other needs none of it.
+    thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
     sources: PathBuf,
     /// The Java programs and what they need.
@@ -95,6 +100,7 @@ impl Peers {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             interop: workspace.root.join("interop"),
+            thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             baidu: workspace.root.join("interop/baidu"),
             known: RefCell::default(),
@@ -132,7 +138,13 @@ impl Peers {
             Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
             Peer::Node => self.node(),
-            Peer::Python => self.python(),
+            // The import notices an environment whose interpreter was replaced since.
+            Peer::Python => self.python(
+                "python",
+                &self.requirements,
+                "grpc, grpc_channelz, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets",
+            ),
+            Peer::Thrift => self.python("python-thrift", &self.thrift, "thrift.protocol.fastbinary"),
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
@@ -243,13 +255,12 @@ impl Peers {
         absolute(&folder)
     }
 
-    fn python(&self) -> Result<PathBuf, Failure> {
-        let folder = self.folder.join("python");
+    /// A Python of its own with what `requirements` lists; its program. `modules` can be imported there.
+    fn python(&self, folder: &str, requirements: &Path, modules: &str) -> Result<PathBuf, Failure> {
+        let folder = self.folder.join(folder);
         let program = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
-        let wanted = read(&self.requirements)?;
-        // The import notices an environment whose interpreter was replaced since.
-        let modules = "grpc, grpc_channelz, grpc_reflection, grpc_tools, jsonrpcclient, openapi_spec_validator, websockets";
+        let wanted = read(requirements)?;
         let imports = ["-c", &format!("import {modules}")];
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
             && process::output(Command::new(&program).args(imports)).is_ok()
@@ -266,7 +277,7 @@ impl Peers {
         process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
         attempt(|| {
             let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-            process::run(Command::new(&program).args(install).arg(&self.requirements))
+            process::run(Command::new(&program).args(install).arg(requirements))
         })?;
         process::output(Command::new(&program).args(imports))?;
         write(&stamp, &wanted)?;
@@ -296,6 +307,7 @@ impl Peer {
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
             Self::Rpcx => "rpcx for Go",
+            Self::Thrift => "Python with the library of Apache Thrift",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

@@ -163,6 +163,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-thrift",
+        about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
+        check: |run| suites::thrift(run),
+    },
+    Step {
         name: "conformance-client",
         about: "every case of Connect's suite for clients: Connect, gRPC, gRPC-Web on HTTP/1.1 and HTTP/2, with TLS and without",
         check: |run| suites::conformance_client(run),

@@ -139,6 +139,21 @@ fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
     built_of(run, "conformance", server)
 }
 
+/// The cases of Thrift's cross tests with its Python library, which is the client and then the server.
+pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Thrift, |python| {
+        let server = built_of(run, "thrift-interop", "thrift-server")?;
+        let client = built_of(run, "thrift-interop", "thrift-client")?;
+        let mut command = Command::new(python);
+        command
+            .args(["-B", "-m", "unittest", "--verbose", "test_client", "test_server"])
+            .current_dir(run.workspace.root.join("interop/thrift/python"))
+            .env("THRIFT_SERVER", server)
+            .env("THRIFT_CLIENT", client);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// A program of this package, freshly built.
 pub(crate) fn built_of(run: &Run<'_>, package: &str, program: &str) -> Result<PathBuf, Failure> {
     run.workspace.cargo(&["build", "--package", package, "--bin", program])?;

@@ -81,7 +81,10 @@ impl Proto {
     /// Files that cannot be read, compiled or written, and names that would collide in the generated code. Files
     /// written before the error stay.
     pub fn emit(self) -> Result<(), Error> {
-        let out_dir = self.checked_out_dir()?;
+        if self.files.is_empty() && self.descriptor_sets.is_empty() {
+            return Err(Error::new("nothing to read: add a file with .proto(…) or .descriptor_set(…)"));
+        }
+        let output = Output::new(self.out_dir.clone())?;
         let schema = Schema::read(&self)?;
         for path in &schema.read_from {
             println!("cargo:rerun-if-changed={}", path.display());
@@ -90,27 +93,54 @@ impl Proto {
         for warning in &generated.warnings {
             println!("cargo:warning={warning}");
         }
-        fs::create_dir_all(&out_dir).map_err(|cause| Error::io("create", &out_dir, cause))?;
-        let names: Vec<_> = generated.packages.iter().map(|package| package.name.clone()).collect();
-        let all = remember(&out_dir, &names)?;
-        for package in &generated.packages {
+        let of = |package: crate::package::Package| Generated {
+            name: package.name,
+            code: package.code,
+            descriptors: package.descriptors,
+        };
+        output.write(&generated.packages.into_iter().map(of).collect::<Vec<_>>())
+    }
+}
+
+/// What was generated for one package, by whichever front.
+pub(crate) struct Generated {
+    pub(crate) name: String,
+    pub(crate) code: String,
+    pub(crate) descriptors: Option<Vec<u8>>,
+}
+
+/// The directory that generated files are written to.
+pub(crate) struct Output(PathBuf);
+
+impl Output {
+    /// This directory, or Cargo's.
+    ///
+    /// # Errors
+    /// Neither is known.
+    pub(crate) fn new(out_dir: Option<PathBuf>) -> Result<Output, Error> {
+        out_dir.or_else(|| std::env::var_os("OUT_DIR").map(PathBuf::from)).map(Output).ok_or_else(|| {
+            Error::new(
+                "OUT_DIR is not set: call this from a build script, or say where to write with .out_dir(…)",
+            )
+        })
+    }
+
+    /// Writes a file for each package, and that which nests all.
+    ///
+    /// # Errors
+    /// Files that cannot be written, and packages that were written before.
+    pub(crate) fn write(&self, packages: &[Generated]) -> Result<(), Error> {
+        let Output(out_dir) = self;
+        fs::create_dir_all(out_dir).map_err(|cause| Error::io("create", out_dir, cause))?;
+        let names: Vec<_> = packages.iter().map(|package| package.name.clone()).collect();
+        let all = remember(out_dir, &names)?;
+        for package in packages {
             write(&out_dir.join(format!("{}.rs", file_stem(&package.name))), package.code.as_bytes())?;
             if let Some(descriptors) = &package.descriptors {
                 write(&out_dir.join(descriptor_file(&package.name)), descriptors)?;
             }
         }
         write(&out_dir.join(TREE), tree(&all).as_bytes())
-    }
-
-    fn checked_out_dir(&self) -> Result<PathBuf, Error> {
-        if self.files.is_empty() && self.descriptor_sets.is_empty() {
-            return Err(Error::new("nothing to read: add a file with .proto(…) or .descriptor_set(…)"));
-        }
-        self.out_dir.clone().or_else(|| std::env::var_os("OUT_DIR").map(PathBuf::from)).ok_or_else(|| {
-            Error::new(
-                "OUT_DIR is not set: call this from a build script, or say where to write with .out_dir(…)",
-            )
-        })
     }
 }
 

@@ -40,7 +40,7 @@ fn text_of(location: &Location) -> Option<String> {
 
 /// Keeps `rustdoc` from reading more into a comment than its author wrote: examples are not compiled, brackets are
 /// no links, angles no tags.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let mut lines = Vec::new();
     let mut fenced = false;
     let mut indented = false;

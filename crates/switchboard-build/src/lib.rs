@@ -84,6 +84,23 @@
 //!
 //! A rule that does not fit the messages, and one path for two methods, end the build.
 //!
+//! # Thrift
+//!
+//! `.thrift` files are read the same way, and give the same items for a service:
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), switchboard_build::Error> {
+//!     switchboard_build::thrift("thrift/calculator.thrift").emit()
+//! }
+//! ```
+//!
+//! The package is the namespace for `rs`, that for `*`, or the name of the file; include it with `include_proto!` as
+//! that of a `.proto` file. Structs become structs, unions enums, enums numbers with names, exceptions structs that
+//! turn into a `Status` and back. Methods take their arguments one by one. Fields that are `optional`, and those that
+//! would never end, are `Option`s. A method may be annotated with `(switchboard.spawn)`, `(switchboard.idempotent)` and
+//! `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
@@ -104,9 +121,11 @@ mod runtime_paths;
 mod schema;
 mod server;
 mod service;
+mod thrift;
 
 pub use builder::Proto;
 pub use error::Error;
+pub use thrift::Thrift;
 
 use std::path::Path;
 
@@ -120,4 +139,10 @@ pub fn proto(file: impl AsRef<Path>) -> Proto {
 #[must_use = "nothing is generated before .emit()"]
 pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
     Proto::default().descriptor_set(path)
+}
+
+/// Starts with one `.thrift` file; more can be added.
+#[must_use = "nothing is generated before .emit()"]
+pub fn thrift(file: impl AsRef<Path>) -> Thrift {
+    Thrift::default().thrift(file)
 }

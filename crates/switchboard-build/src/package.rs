@@ -176,7 +176,7 @@ fn extends_options(extension: &FieldDescriptorProto) -> bool {
     extension.extendee.as_deref().is_some_and(|name| name.starts_with(".google.protobuf."))
 }
 
-fn parse(package: &str, parsed: syn::Result<syn::File>) -> Result<syn::File, Error> {
+pub(crate) fn parse(package: &str, parsed: syn::Result<syn::File>) -> Result<syn::File, Error> {
     parsed.map_err(|cause| {
         Error::new(format!(
             "the code generated for package {package} is not valid Rust: {cause}; this is a bug"
@@ -185,7 +185,7 @@ fn parse(package: &str, parsed: syn::Result<syn::File>) -> Result<syn::File, Err
 }
 
 /// Puts an empty line before each item that follows another; prettyplease puts none.
-fn spaced(code: &str) -> String {
+pub(crate) fn spaced(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut last = "";
     for line in code.lines() {

@@ -120,6 +120,10 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "JSON-RPC, TCP",
         "rpcx proto, TCP",
         "rpcx MessagePack, TCP",
+        "Thrift binary, framed",
+        "Thrift binary, buffered",
+        "Thrift compact, framed",
+        "Thrift header",
     ] {
         let rows: Vec<_> = table.lines().filter(|line| line.starts_with(wire)).collect();
         assert!(rows.iter().any(|row| row.contains("Greeter.Greet  hello Ada")), "{wire}: {table}");

@@ -18,7 +18,7 @@
 //! | `authentication_data` | `authorization` of every call of the connection, as `Bearer DATA` unless it names a scheme itself; bytes that are no plain text come as `baidu-authentication-bin` |
 //! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] say what it means |
 //!
-//! `timeout_ms` is the time that is left for the call, `compress_type` 2 is gzip and 3 zlib, `content_type` 1 and 2 are
+//! `timeout_ms` is the time that is left for the call, `compress_type` 1 is raw Snappy, 2 gzip and 3 zlib, `content_type` 1 and 2 are
 //! JSON; CRC32C over message and attachment is checked, and answered in kind. Streaming RPC (`STRM` frames) is not
 //! spoken: methods that stream are refused.
 

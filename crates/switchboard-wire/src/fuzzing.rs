@@ -9,6 +9,7 @@ mod conversation;
 mod jsonrpc;
 mod machines;
 mod rpcx;
+mod thrift;
 mod websocket;
 
 pub use baidu::{baidu_conversation, baidu_input};
@@ -17,6 +18,7 @@ pub use conversation::conversation;
 pub use jsonrpc::jsonrpc_input;
 pub use machines::{client_input, server_input};
 pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
+pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
 pub use websocket::{websocket_conversation, websocket_input};
 
 use crate::{
@@ -63,8 +65,18 @@ fn survives(block: &[u8], entries_max: usize) {
 /// When that is not so.
 pub fn sniff(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let starts: [&[u8]; 7] =
-        [b"", b"\xF5SWB\x01", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /", b"PRI * HTTP", b"GET", b"PRPC"];
+    let starts: &[&[u8]] = &[
+        b"",
+        b"\xF5SWB\x01",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /",
+        b"PRI * HTTP",
+        b"GET",
+        b"PRPC",
+        b"\0\0\0\x39\x80\x01\0\x01",
+        b"\0\0\0\x39\x0f\xff\0\0",
+        b"\0\0\0\x39\0\0\0\x03add",
+    ];
     let start = starts[usize::from(choices.byte()) % starts.len()];
     let start = &start[..usize::from(choices.byte()) % (start.len() + 1)];
     let bytes = [start, choices.rest()].concat();

@@ -8,7 +8,7 @@
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
-//! wires of other frameworks: [`baidu`], [`rpcx`].
+//! wires of other frameworks: [`baidu`], [`rpcx`], [`thrift`].
 
 pub mod baidu;
 mod base64;
@@ -26,6 +26,7 @@ pub mod outbox;
 pub mod rpcx;
 pub mod sniff;
 pub mod status;
+pub mod thrift;
 pub mod websocket;
 pub mod wire;
 

@@ -271,6 +271,15 @@ impl MethodTable {
         }
     }
 
+    /// The method of a path `package.Service/Method`, or of `Service/Method` as [`find_short`](Self::find_short) has it:
+    /// so do clients of brpc call over HTTP.
+    pub fn find_called(&self, path: &str) -> Option<MethodId> {
+        self.find(path).or_else(|| {
+            let (service, method) = path.split_once('/').filter(|(service, _)| !service.contains('.'))?;
+            self.find_short(service, method).ok()
+        })
+    }
+
     /// Gives the method `name` another name that callers may use.
     ///
     /// # Errors
@@ -427,6 +436,8 @@ mod tests {
         let mut table = MethodTable::default();
         table.add(&CALC).unwrap();
         assert_eq!(table.find_short("Calc", "Note").ok(), table.find("calc.Calc/Note"));
+        assert_eq!(table.find_called("Calc/Note"), table.find_called("calc.Calc/Note"));
+        assert_eq!((table.find_called("Calc"), table.find_called("x.Calc/Note")), (None, None));
         assert!(table.find_short("Calc", "Nope").unwrap_err().message().contains("has Add, Note"));
         assert!(table.find_short("Nope", "Add").unwrap_err().message().contains("unknown service Nope"));
         table.add(&OTHER).unwrap();

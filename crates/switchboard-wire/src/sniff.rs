@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{baidu, native, rpcx};
+use crate::{baidu, native, rpcx, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -35,6 +35,8 @@ pub enum Protocol {
     Native,
     /// rpcx.
     Rpcx,
+    /// Apache Thrift, in any of its framings.
+    Thrift,
     /// TLS, with one of the others inside.
     Tls,
 }
@@ -49,6 +51,7 @@ impl Protocol {
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Native => "native",
             Protocol::Rpcx => "rpcx",
+            Protocol::Thrift => "thrift",
             Protocol::Tls => "tls",
         }
     }
@@ -74,6 +77,7 @@ const ENTRIES: &[Entry] = &[
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
     (Protocol::Rpcx, is_rpcx),
+    (Protocol::Thrift, is_thrift),
 ];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
@@ -147,6 +151,45 @@ fn is_rpcx(prefix: &[u8]) -> Verdict {
     }
 }
 
+/// A message of Thrift, by its version and kind; or a length, and behind it a message, a THeader, or the name of a method
+/// as the oldest writers begin.
+fn is_thrift(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] => Verdict::More,
+        [0x80 | 0x82, ..] => is_thrift_message(prefix),
+        // Longer frames than 128 MiB are no first words.
+        [0..=7, _, _, _, rest @ ..] => match is_thrift_message(rest) {
+            Verdict::No => match (starts(rest, &thrift::header::MAGIC), is_thrift_name(rest)) {
+                (Verdict::No, other) => other,
+                (header, _) => header,
+            },
+            message => message,
+        },
+        [0..=7, ..] => Verdict::More,
+        _ => Verdict::No,
+    }
+}
+
+fn is_thrift_message(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] | [0x80 | 0x82] | [0x80, 1] | [0x80, 1, _] => Verdict::More,
+        [0x80, 1, _, 1..=4, ..] => Verdict::Yes,
+        [0x82, second, ..] if second & 0x1F == 1 => Verdict::Yes,
+        _ => Verdict::No,
+    }
+}
+
+/// A length of at most 1023 that is no zero, and the first letter of a name.
+fn is_thrift_name(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] | [0] | [0, 0] | [0, 0, 0..=3] => Verdict::More,
+        [0, 0, 0, 0, ..] => Verdict::No,
+        [0, 0, 0..=3, _] => Verdict::More,
+        [0, 0, 0..=3, _, letter, ..] if letter.is_ascii_alphabetic() || *letter == b'_' => Verdict::Yes,
+        _ => Verdict::No,
+    }
+}
+
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
     let known = prefix.len().min(wanted.len());
     match prefix[..known] == wanted[..known] {
@@ -174,6 +217,12 @@ mod tests {
             (b"\x08\0\0\x10", Protocol::Rpcx),
             (b"CONNECT /_rpcx_ HTTP/1.0\n\n", Protocol::Rpcx),
             (b"CONNECT example.org:80 HTTP/1.1\r\n", Protocol::Http1),
+            (b"\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
+            (b"\x82\x21\x07\x03add", Protocol::Thrift),
+            (b"\0\0\0\x39\x80\x01\0\x01\0\0\0\x03add", Protocol::Thrift),
+            (b"\0\0\0\x1d\x82\x21\x07\x03add", Protocol::Thrift),
+            (b"\0\0\0\x4b\x0f\xff\0\0", Protocol::Thrift),
+            (b"\0\0\0\x20\0\0\0\x03add\x01", Protocol::Thrift),
         ];
         for (bytes, protocol) in cases {
             let first =
@@ -188,7 +237,7 @@ mod tests {
             &b"\x16\x03\x05"[..],
             b"\x16\x04",
             b"hello ",
-            b"\0",
+            b"\0\0\0\x10\xEE",
             b" POST",
             b"PRI * HTTP/1.1\r\n",
             b"\xF5SWX",

@@ -30,11 +30,13 @@ pub enum Codec {
     Postcard = 3,
     /// MessagePack, with structures as maps by the names of their fields.
     MsgPack = 4,
+    /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
+    Thrift = 5,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 4] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack];
+    pub const ALL: [Codec; 5] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack, Codec::Thrift];
 
     /// The codec with this number.
     #[inline]
@@ -44,6 +46,7 @@ impl Codec {
             2 => Some(Codec::Json),
             3 => Some(Codec::Postcard),
             4 => Some(Codec::MsgPack),
+            5 => Some(Codec::Thrift),
             _ => None,
         }
     }
@@ -55,6 +58,7 @@ impl Codec {
             Codec::Json => "json",
             Codec::Postcard => "postcard",
             Codec::MsgPack => "msgpack",
+            Codec::Thrift => "thrift",
         }
     }
 }

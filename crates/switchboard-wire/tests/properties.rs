@@ -72,6 +72,21 @@ fn what_one_websocket_says_the_other_hears() {
     check(fuzzing::websocket_conversation);
 }
 
+#[test]
+fn thrift_takes_any_bytes() {
+    check(fuzzing::thrift_input);
+}
+
+#[test]
+fn everything_agrees_on_structs_of_thrift() {
+    check(fuzzing::thrift_struct);
+}
+
+#[test]
+fn what_one_machine_of_thrift_says_the_other_hears() {
+    check(fuzzing::thrift_conversation);
+}
+
 fn check(property: fn(&[u8])) {
     let only = std::env::var("PROPERTY_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {

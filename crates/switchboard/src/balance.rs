@@ -13,6 +13,8 @@ mod least_active;
 mod md5;
 mod p2c;
 mod ping;
+#[cfg(test)]
+mod properties;
 mod random;
 mod round_robin;
 mod set;
@@ -24,6 +26,7 @@ pub use closest::Closest;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{State, Stats};
 pub use jump::Jump;
+pub(crate) use jump::partition_of;
 pub use ketama::Ketama;
 pub use least_active::LeastActive;
 pub use p2c::P2c;

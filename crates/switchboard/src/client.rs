@@ -2,6 +2,7 @@
 
 mod address_list;
 mod calls;
+mod combined;
 mod connection;
 mod fleet;
 #[cfg(feature = "http")]
@@ -14,6 +15,7 @@ mod streaming;
 mod unary;
 mod wires;
 
+pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{EndpointStats, FailMode, Receipt};
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
@@ -23,6 +25,7 @@ pub use unary::{OnewayCall, Response, UnaryCall};
 use crate::{
     Codec, Compression, Kind, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
     discover::Registry,
+    guard::IDEMPOTENCY_KEY,
     limits::Source,
     trace::{TRACEPARENT, TRACESTATE},
 };
@@ -69,6 +72,7 @@ pub struct Channel(Arc<Way>);
     expect(clippy::large_enum_variant, reason = "one per channel, behind an Arc")
 )]
 enum Way {
+    Combined(combined::Combined),
     Fleet(fleet::Fleet),
     #[cfg(feature = "http")]
     Http(http::Http),
@@ -166,6 +170,7 @@ impl Channel {
     /// The codec of a client that would choose `preferred`: HTTP has no Postcard, and a URL may ask for JSON.
     pub fn codec(&self, preferred: Codec) -> Codec {
         match &*self.0 {
+            Way::Combined(combined) => combined.codec(preferred),
             #[cfg(feature = "http")]
             Way::Http(http) => http.codec(preferred),
             Way::Fleet(fleet) => fleet.codec(preferred),
@@ -230,7 +235,7 @@ impl Channel {
             #[cfg(feature = "http")]
             Way::Http(http) => http.metadata(),
             Way::Fleet(fleet) => fleet.metadata(),
-            Way::Local(_) => Metadata::new(),
+            Way::Combined(_) | Way::Local(_) => Metadata::new(),
             Way::Remote(pool) => pool.metadata(),
         }
     }
@@ -243,7 +248,7 @@ impl Channel {
             Way::Fleet(fleet) => {
                 (Target::Channel(self.clone()), fleet.timeout(), fleet.compression(method.path))
             }
-            Way::Local(_) => (Target::Channel(self.clone()), None, Compression::None),
+            Way::Combined(_) | Way::Local(_) => (Target::Channel(self.clone()), None, Compression::None),
             Way::Remote(pool) => {
                 let compression = pool.compression(method.path);
                 match pool.ready() {
@@ -256,7 +261,7 @@ impl Channel {
         if let Some(trace) = context::trace() {
             trace.add_to(&mut metadata);
         }
-        Begin {
+        let mut begin = Begin {
             target,
             method,
             codec,
@@ -266,7 +271,15 @@ impl Channel {
             metadata,
             mistake: None,
             asked: None,
+        };
+        if let Way::Fleet(fleet) = &*self.0
+            && fleet.gives_keys()
+            && method.kind() == Kind::Unary
+            && !begin.is_idempotent()
+        {
+            begin.set_key(format!("{:016x}{:016x}", crate::clock::chance(), crate::clock::chance()));
         }
+        begin
     }
 
     /// Where a call goes that is sent now.
@@ -284,6 +297,7 @@ impl fmt::Debug for Channel {
         match &*self.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => write!(f, "Channel({http})"),
+            Way::Combined(combined) => write!(f, "Channel({combined})"),
             Way::Fleet(fleet) => write!(f, "Channel({fleet})"),
             Way::Local(local) => write!(f, "Channel(local {})", local.name()),
             Way::Remote(pool) => write!(f, "Channel({pool})"),
@@ -314,6 +328,8 @@ struct Asked {
     hash_key: Option<Bytes>,
     /// A second try does no harm, whatever is known of the method.
     idempotent: bool,
+    /// A second try at the same server does no harm: it brings a key by which the server knows it again.
+    keyed: bool,
 }
 
 /// Where a call goes: found out once, so that the usual call counts one reference.
@@ -329,6 +345,13 @@ enum Target {
 impl Begin {
     fn asked(&mut self) -> &mut Asked {
         self.asked.get_or_insert_default()
+    }
+
+    /// Gives the call a key, instead of any that it has.
+    fn set_key(&mut self, key: impl Into<Bytes>) {
+        self.metadata.remove(IDEMPOTENCY_KEY);
+        self.meta(IDEMPOTENCY_KEY, key);
+        self.asked().keyed = true;
     }
 
     fn meta(&mut self, name: &str, value: impl Into<Bytes>) {

@@ -57,7 +57,7 @@ pub enum Compression {
     Gzip,
     /// LZ4 in blocks: the fastest to read. On the native wire alone.
     Lz4,
-    /// Snappy in its raw format, as other frameworks have it. On the native wire alone.
+    /// Snappy in its raw format, as other frameworks have it. On the native wire and baidu_std alone.
     Snappy,
     /// RFC 8878: mostly the smallest, and fast for that.
     Zstd,

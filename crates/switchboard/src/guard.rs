@@ -18,6 +18,7 @@ mod key;
 mod pattern;
 mod permit;
 mod rate;
+mod results;
 mod settings;
 mod wires;
 
@@ -26,6 +27,8 @@ pub use concurrency::Concurrency;
 pub use fair::Fair;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
+pub(crate) use results::KEY as IDEMPOTENCY_KEY;
+pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
 pub(crate) use wires::Wires;
 

@@ -9,6 +9,10 @@ struct Auth;
 struct Balancing;
 
 #[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/combining.md")]
+struct Combining;
+
+#[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;
 
@@ -30,4 +34,8 @@ struct Observing;
 
 #[cfg(all(feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]
-struct WireRpcx;
+struct WiresRpcx;
+
+#[cfg(all(feature = "macros", feature = "http"))]
+#[doc = include_str!("../../../docs/wires/brpc.md")]
+struct WiresBrpc;

@@ -9,9 +9,9 @@
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
 //! compressions are gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`rpcx`] calls in the headers of rpcx's gateway, and
-//! [`websocket`] turns a connection into one of JSON-RPC, rpcx or the native wire. What browsers load from the
-//! application itself is answered by [`pages`].
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`thrift`] a message of Thrift in one, [`rpcx`] calls in the
+//! headers of rpcx's gateway, and [`websocket`] turns a connection into one of JSON-RPC, rpcx or the native wire. What
+//! browsers load from the application itself is answered by [`pages`].
 //!
 //! # What a call costs
 //!
@@ -54,11 +54,12 @@ mod reword;
 mod rpcx;
 mod standard;
 pub(crate) mod text;
+mod thrift;
 mod ticket;
 mod trailers;
 mod traits;
-mod unary;
 pub(crate) mod websocket;
+mod whole;
 
 pub(crate) use connection::serve;
 pub use cors::Cors;

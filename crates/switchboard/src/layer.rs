@@ -117,6 +117,8 @@ pub struct Next<'a> {
 /// What comes after the last layer.
 pub(crate) trait End: Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>>;
+    /// The same, for a call that outlives its connection.
+    fn shared(&self) -> Arc<dyn End>;
 }
 
 impl<'a> Next<'a> {
@@ -133,6 +135,12 @@ impl<'a> Next<'a> {
             Some((first, layers)) => first.call(call, Next { layers, end: self.end }),
             None => self.end.call(call),
         }
+    }
+
+    /// The same for a call that goes on whatever becomes of its connection.
+    pub(crate) fn detached(self, call: Call) -> BoxFuture<'static, Result<Reply>> {
+        let (layers, end) = (self.layers.to_vec(), self.end.shared());
+        Box::pin(async move { Next::new(&layers, &*end).call(call).await })
     }
 }
 

@@ -48,7 +48,7 @@ pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
     BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
-    Receipt, Response, ServerStreamCall, UnaryCall, Upload,
+    Parallel, Part, Partitioned, Receipt, Response, Selective, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;
@@ -98,6 +98,7 @@ macro_rules! include_proto {
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {
+    pub use crate::codec::thrift;
     #[cfg(feature = "proto")]
     pub use buffa;
     #[cfg(feature = "proto")]

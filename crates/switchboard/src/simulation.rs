@@ -24,7 +24,7 @@ use std::{
 use world::World;
 
 /// Seeds of every test run.
-const QUICK: u64 = 24;
+const QUICK: u64 = 12;
 /// Seeds that have failed.
 const KEPT: &str = include_str!("simulation/seeds.txt");
 

@@ -22,7 +22,8 @@ pub async fn run(address: &str) -> Result<usize> {
     check("short name", says(&short, "abc").await);
     check("checksums are ignored", says(&client(address, "&checksum=crc32c").await?, "abc").await);
     check("large message", says(&full, &"x".repeat(3_000_000)).await);
-    check("gzip", gzip(&full).await);
+    check("gzip", compressed(&full, Compression::Gzip).await);
+    check("snappy", compressed(&full, Compression::Snappy).await);
     check("attachments", attachments(&short).await);
     check("log id and credentials", beside(&full).await);
     check("errors", errors(&full).await);
@@ -48,12 +49,12 @@ async fn says(client: &EchoClient, text: &str) -> Result<()> {
     expect(reply.text == format!("hello {text}"), || format!("{} bytes came back", reply.text.len()))
 }
 
-async fn gzip(client: &EchoClient) -> Result<()> {
+async fn compressed(client: &EchoClient, compression: Compression) -> Result<()> {
     let text = "y".repeat(300_000);
     // The server answers as it was asked.
-    let reply = client.echo(request(&text)).compression(Compression::Gzip).await?;
+    let reply = client.echo(request(&text)).compression(compression).await?;
     expect(reply.text.len() == text.len() + 6, || format!("{} bytes came back", reply.text.len()))?;
-    let reply = client.echo(request("small")).compression(Compression::Gzip).await?;
+    let reply = client.echo(request("small")).compression(compression).await?;
     expect(reply.text == "hello small", || reply.text.clone())
 }
 

@@ -1,7 +1,7 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
 //! [`ours`] calls with generated clients, [`foreign`] with a client of another project, [`web`] and [`jsonrpc`] with
-//! plain requests; [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try
+//! plain requests, [`thrift`] a service of its own; [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try
 //! next.
 
 mod answers;
@@ -11,6 +11,7 @@ mod jsonrpc;
 mod ours;
 mod table;
 mod texts;
+mod thrift;
 mod web;
 
 use crate::{
@@ -54,7 +55,8 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let listen = args.listen.as_deref().unwrap_or(default);
         let stop = Stop::install()?;
         let tls = args.tls.settings();
-        let mut server = tls::listen(services::server(), listen, tls.as_ref()).listen(MEMORY);
+        let mut server =
+            tls::listen(services::server().add(thrift::service()), listen, tls.as_ref()).listen(MEMORY);
         if tls.is_some() {
             // The tour's own, which has no certificate to show and no root to trust.
             server = server.listen("127.0.0.1:0");
@@ -68,6 +70,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         rows.extend(foreign::rows(&format!("http://{address}")).await?);
         rows.extend(web::rows(&format!("http://{address}")).await?);
         rows.extend(jsonrpc::rows(&address).await?);
+        rows.extend(thrift::rows(&address).await?);
         print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {

@@ -9,7 +9,7 @@ pub(crate) use bench::{BenchService, benchmark_message};
 pub(crate) use greeter::Hello;
 pub(crate) use posts::{HotPosts, all as all_posts};
 
-/// Generated from `proto/`.
+/// Generated from `proto/` and `thrift/`.
 #[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
 pub(crate) mod proto {
     /// Package `bench.v1`.
@@ -19,6 +19,10 @@ pub(crate) mod proto {
     /// Package `demo.v1`.
     pub(crate) mod demo {
         switchboard::include_proto!("demo.v1");
+    }
+    /// Package `thrift.demo`.
+    pub(crate) mod thrift {
+        switchboard::include_proto!("thrift.demo");
     }
 }
 

@@ -116,7 +116,7 @@ impl Client {
                 return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
         }
-        let item = match inflate(compress_type, item, max) {
+        let item = match decompressed(compress_type, item, max) {
             Ok(item) => item,
             Err(status) => return Ok(Some(ClientEvent::End { id, end: Err(status) })),
         };
@@ -228,7 +228,7 @@ impl ClientWire for Client {
     }
 
     fn takes(&self, encoding: Encoding) -> bool {
-        matches!(encoding, Encoding::Identity | Encoding::Gzip | Encoding::Deflate)
+        compress_type(Some(encoding)).is_ok()
     }
 
     fn message_bytes_max(&self) -> u32 {
@@ -294,32 +294,52 @@ fn content_type(codec: Codec) -> Result<u64, Status> {
 fn compress_type(encoding: Option<Encoding>) -> Result<u64, Status> {
     match encoding {
         None | Some(Encoding::Identity) => Ok(0),
+        Some(Encoding::Snappy) => Ok(1),
         Some(Encoding::Gzip) => Ok(2),
         Some(Encoding::Deflate) => Ok(3),
-        Some(other) => {
-            Err(Status::unimplemented(format!("{other} is not carried by baidu_std; gzip and deflate are")))
-        }
+        Some(other) => Err(Status::unimplemented(format!(
+            "{other} is not carried by baidu_std; snappy, gzip and deflate are"
+        ))),
     }
 }
 
 /// Decompresses a reply, whose server chooses how it is compressed: not always as the call was.
-fn inflate(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes, Status> {
-    let mut plain = Vec::new();
-    let most = u64::from(bytes_max) + 1;
-    let read = match compress_type {
+fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes, Status> {
+    let inflate = |from: &mut dyn Read| {
+        let mut plain = Vec::new();
+        from.take(u64::from(bytes_max) + 1)
+            .read_to_end(&mut plain)
+            .map(|_| plain)
+            .map_err(|why| why.to_string())
+    };
+    let plain = match compress_type {
         0 => return Ok(item),
         _ if item.is_empty() => return Ok(item),
-        2 => MultiGzDecoder::new(&item[..]).take(most).read_to_end(&mut plain),
-        3 => ZlibDecoder::new(&item[..]).take(most).read_to_end(&mut plain),
+        1 => unsnap(&item, bytes_max),
+        2 => inflate(&mut MultiGzDecoder::new(&item[..])),
+        3 => inflate(&mut ZlibDecoder::new(&item[..])),
         other => return Err(broken(format!("a reply of compress type {other}, which is not read here"))),
     };
-    read.map_err(|why| broken(format!("a reply that cannot be decompressed: {why}")))?;
+    let plain = plain.map_err(|why| broken(format!("a reply that cannot be decompressed: {why}")))?;
     if plain.len() > bytes_max as usize {
         return Err(Status::resource_exhausted(format!(
             "a reply is, decompressed, over the limit of {bytes_max} bytes (message_bytes_max of the receiver)"
         )));
     }
     Ok(plain.into())
+}
+
+/// The raw format of Snappy, which says first how long it becomes: memory is taken for what it may become.
+fn unsnap(item: &[u8], bytes_max: u32) -> Result<Vec<u8>, String> {
+    let len = snap::raw::decompress_len(item).map_err(|why| why.to_string())?;
+    if len > bytes_max as usize {
+        return Err(format!("it would have {len} bytes, the limit is {bytes_max} (message_bytes_max)"));
+    }
+    // A copy of 3 bytes makes 64 at most.
+    if len > item.len().saturating_mul(22) + 64 {
+        return Err(format!("{} bytes cannot become {len}", item.len()));
+    }
+    snap::raw::Decoder::new().decompress_vec(item).map_err(|why| why.to_string())
 }
 
 /// Whole milliseconds, rounded up; 0 on the wire means no deadline, so an expired one becomes 1.

@@ -120,7 +120,11 @@ pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
             retry => retry,
         };
         let own = std::mem::take(status.metadata_mut());
-        status = Status::new(code, text).with_retry(retry).with_metadata(own);
+        status = Status::new(code, text).with_retry(retry);
+        // The number that everybody gets for such a status says nothing more.
+        if error_code(&status) != response.error_code {
+            status = status.with_metadata(own);
+        }
     }
     if let Some(pause) = metadata.text(PUSHBACK).and_then(|text| text.parse().ok()) {
         status = status.with_retry(Retry::After(Duration::from_millis(pause)));

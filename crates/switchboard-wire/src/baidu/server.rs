@@ -332,6 +332,7 @@ impl Pending {
 /// The encoding with this number.
 fn encoding(compress_type: i32) -> Option<Encoding> {
     match compress_type {
+        1 => Some(Encoding::Snappy),
         2 => Some(Encoding::Gzip),
         3 => Some(Encoding::Deflate),
         _ => None,

@@ -1,6 +1,6 @@
 //! The vectors that were seen on the wire, and what the machines make of everything else.
 
-use super::{Client, Names, Server, checksum, frame, meta::put_user_field, proto};
+use super::{Client, Names, Server, checksum, error_code, frame, meta::put_user_field, proto};
 use crate::{
     Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
     wire::{
@@ -237,7 +237,7 @@ fn odd_user_fields_are_kept_or_left_out() {
 fn messages_compressed_and_sums_are_of_what_was_sent() {
     let metadata = Metadata::new();
     let mut client = Client::new(Limits::default()).checksums(true);
-    for (encoding, number) in [(Encoding::Gzip, 2), (Encoding::Deflate, 3)] {
+    for (encoding, number) in [(Encoding::Snappy, 1), (Encoding::Gzip, 2), (Encoding::Deflate, 3)] {
         let open = Open { encoding, compressed: true, ..call(&metadata) };
         let bytes = sent(&mut client, open, b"squeezed");
         let mut server = server(Limits::default());
@@ -256,7 +256,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         let damaged = [&bytes[..bytes.len() - 1], b"!"].concat();
         let (status, told) = refused(&mut server, &damaged);
         assert!(status.message().contains("checksum"), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some("1003"));
+        assert_eq!(error_code(&told), 1003);
     }
     let open = Open { encoding: Encoding::Zstd, compressed: true, ..call(&metadata) };
     let status = client.open(1, open, Some(&Bytes::new()), &mut Outbox::new()).unwrap_err();
@@ -280,12 +280,17 @@ fn replies_in_another_compression_than_asked_for_are_read() {
         });
         heard(&out.take_all()).pop().unwrap()
     };
-    let ClientEvent::Reply { item, compressed: false, .. } = answer(small, 2) else { panic!() };
-    assert_eq!(item, [7; 5000][..]);
+    let snapped = snap::raw::Encoder::new().compress_vec(&[7; 5000]).unwrap();
+    for (item, number) in [(small, 2), (snapped, 1)] {
+        let ClientEvent::Reply { item, compressed: false, .. } = answer(item, number) else { panic!() };
+        assert_eq!(item, [7; 5000][..]);
+    }
     for (item, number, text) in [
         (bomb, 2, "message_bytes_max"),
         (vec![1], 3, "cannot be decompressed"),
         (vec![1], 4, "compress type 4"),
+        (vec![0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0], 1, "message_bytes_max"),
+        (vec![0x80, 0x80, 0x40, 0], 1, "cannot become"),
     ] {
         let ClientEvent::End { end: Err(status), .. } = answer(item, number) else { panic!() };
         assert!(status.message().contains(text), "{status}");
@@ -302,16 +307,16 @@ fn names_are_found_full_and_short() {
         }
     }
     for (service, method, number, text) in [
-        ("test.Echo", "Nope", "1002", "test.Echo has Say, Count"),
-        ("Echo", "Nope", "1002", "test.Echo has Say, Count"),
-        ("Nope", "Say", "1001", "unknown service Nope"),
-        ("a.Nope", "Say", "1001", "unknown service a.Nope"),
-        ("Echo", "Count", "1002", "streams"),
-        ("\u{1}", "", "1001", "unknown service"),
+        ("test.Echo", "Nope", 1002, "test.Echo has Say, Count"),
+        ("Echo", "Nope", 1002, "test.Echo has Say, Count"),
+        ("Nope", "Say", 1001, "unknown service Nope"),
+        ("a.Nope", "Say", 1001, "unknown service a.Nope"),
+        ("Echo", "Count", 1002, "streams"),
+        ("\u{1}", "", 1001, "unknown service"),
     ] {
         let (status, told) = refused(&mut server, &request(service, method, b"x", |_| {}));
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some(number), "{told}");
+        assert_eq!(error_code(&told), number, "{told}");
         assert_eq!((told.code(), told.message()), (Code::Unimplemented, status.message()));
     }
     let (status, _) = refused(&mut server, &request(&"x".repeat(257), "Say", b"", |_| {}));
@@ -340,20 +345,20 @@ fn wrong_frames_are_refused_or_end_the_connection() {
     let limits = Limits { message_bytes_max: 100, ..Limits::default() };
     let mut server = server(limits);
     type More = fn(&mut BytesMut);
-    let cases: [(usize, More, &str, &str); 7] = [
-        (3, |meta| proto::put_number(meta, 5, 4), "1003", "an attachment of 4 bytes"),
-        (3, |meta| proto::put_number(meta, 5, u64::MAX), "1003", "an attachment of -1 bytes"),
-        (3, |meta| proto::put_number(meta, 3, 1), "1003", "compress type 1"),
-        (3, |meta| proto::put_number(meta, 3, 77), "1003", "compress type 77"),
-        (3, |meta| proto::put_number(meta, 10, 3), "1003", "content type 3"),
-        (3, |meta| proto::put_number(meta, 11, 1), "1003", "checksum"),
-        (101, |_| {}, "2001", "message_bytes_max"),
+    let cases: [(usize, More, i32, &str); 7] = [
+        (3, |meta| proto::put_number(meta, 5, 4), 1003, "an attachment of 4 bytes"),
+        (3, |meta| proto::put_number(meta, 5, u64::MAX), 1003, "an attachment of -1 bytes"),
+        (3, |meta| proto::put_number(meta, 3, 4), 1003, "compress type 4"),
+        (3, |meta| proto::put_number(meta, 3, 77), 1003, "compress type 77"),
+        (3, |meta| proto::put_number(meta, 10, 3), 1003, "content type 3"),
+        (3, |meta| proto::put_number(meta, 11, 1), 1003, "checksum"),
+        (101, |_| {}, 2001, "message_bytes_max"),
     ];
     for (len, more, number, text) in cases {
         let bytes = request("Echo", "Say", &vec![b'x'; len], more);
         let (status, told) = refused(&mut server, &[&bytes[..], &hex(REQUEST)[..5]].concat());
         assert!(status.message().contains(text), "{status}");
-        assert_eq!(told.metadata().text("baidu-error-code"), Some(number), "{told}");
+        assert_eq!(error_code(&told), number, "{told}");
     }
     // The whole payload may be the attachment.
     let bytes = request("Echo", "Say", b"abc", |meta| proto::put_number(meta, 5, 3));
@@ -397,7 +402,7 @@ fn statuses_come_with_all_that_they_have() {
     // Refusing, as a server does that goes away.
     server.refuse();
     let (_, told) = refused(&mut server, &hex(REQUEST));
-    assert_eq!(told.metadata().text("baidu-error-code"), Some("2003"));
+    assert_eq!(error_code(&told), 2003);
 }
 
 #[test]

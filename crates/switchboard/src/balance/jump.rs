@@ -28,6 +28,11 @@ impl Balance for Jump {
     }
 }
 
+/// Which of `count` partitions, which are not 0, a key belongs to.
+pub(crate) fn partition_of(key: &[u8], count: usize) -> usize {
+    jump(fnv1a(key), count)
+}
+
 /// The bucket of this key, of `count`.
 fn jump(mut key: u64, count: usize) -> usize {
     let (mut bucket, mut next) = (0i64, 0i64);
@@ -61,6 +66,24 @@ mod tests {
             (u64::MAX, 128, 92),
         ] {
             assert_eq!(jump(key, count), bucket, "{key} of {count}");
+        }
+    }
+
+    /// What rpcx 1.9's `JumpConsistentHash` gives for these keys: service, method and arguments, joined by slashes.
+    #[test]
+    fn partitions_are_those_of_rpcx() {
+        for (key, count, at) in [
+            ("/Arith/Mul/1", 8, 6),
+            ("/Arith/Mul/2", 8, 1),
+            ("/Arith/Add/user-7", 8, 3),
+            ("/shop.Cart/Size/Ada", 3, 0),
+            ("/shop.Cart/Size/Ada", 100, 35),
+            ("/shop.Cart/Size/42", 1000, 939),
+        ] {
+            assert_eq!(partition_of(key.as_bytes(), count), at, "{key} of {count}");
+            let set = fleet(&vec![100; count]);
+            let pick = Pick::new("a.B/C", 0, 0).with_key(Some(key.as_bytes()));
+            assert_eq!(Jump.pick(&set, &pick), Some(at), "{key} of {count}");
         }
     }
 

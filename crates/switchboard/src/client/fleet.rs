@@ -25,6 +25,7 @@ mod stats;
 mod streams;
 mod tries;
 
+pub(super) use budget::Budget;
 pub(super) use calls::{First, unary};
 pub(super) use link::Ticket;
 pub use policy::FailMode;
@@ -32,6 +33,7 @@ pub(super) use policy::Policy;
 pub use spread::Receipt;
 pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
+pub(super) use tries::{may_repeat, reworded};
 
 use super::{Begin, Channel, ChannelBuilder, Way, connection::Connection};
 use crate::{
@@ -39,7 +41,6 @@ use crate::{
     balance::{Balance, Demand, Pick, State},
     discover::{Instance, Watch},
 };
-use budget::Budget;
 use ejection::Ejection;
 use hedging::Latencies;
 use members::Set;
@@ -123,6 +124,12 @@ impl Fleet {
 
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.shared.base.options().timeout
+    }
+
+    /// Whether calls get keys that have none.
+    #[inline]
+    pub(super) fn gives_keys(&self) -> bool {
+        self.shared.policy.gives_keys
     }
 
     /// How calls of this method are compressed.
@@ -328,7 +335,8 @@ impl Channel {
             #[cfg(feature = "http")]
             Way::Http(http) => http.connect().await,
             Way::Fleet(fleet) => Box::pin(fleet.connect()).await,
-            Way::Local(_) => Ok(()),
+            // Made of channels that look after themselves.
+            Way::Combined(_) | Way::Local(_) => Ok(()),
             Way::Remote(pool) => pool.connect().await,
         }
     }
@@ -338,7 +346,7 @@ impl Channel {
         match &*self.0 {
             #[cfg(feature = "http")]
             Way::Http(http) => http.is_ready(),
-            Way::Fleet(_) | Way::Local(_) => true,
+            Way::Combined(_) | Way::Fleet(_) | Way::Local(_) => true,
             Way::Remote(pool) => pool.ready().is_some(),
         }
     }

@@ -272,7 +272,7 @@ impl ChannelBuilder {
             Way::Http(http) => http.connect().await?,
             Way::Fleet(fleet) => fleet.connect().await?,
             Way::Remote(pool) => pool.connect().await?,
-            Way::Local(_) => {}
+            Way::Combined(_) | Way::Local(_) => {}
         }
         Ok(channel)
     }

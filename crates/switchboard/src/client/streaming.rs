@@ -67,6 +67,9 @@ impl Begin {
             }
             #[cfg(feature = "http")]
             Some(Way::Http(http)) => http.stream(&self, message, outbound, &inbound).await?,
+            Some(Way::Combined(combined)) => {
+                return Box::pin(combined.stream(self, message, outbound)).await;
+            }
             Some(Way::Fleet(fleet)) => {
                 let shared = fleet.shared().clone();
                 return Box::pin(fleet::stream(shared, self, message, outbound)).await;

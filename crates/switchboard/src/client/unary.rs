@@ -22,6 +22,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 use switchboard_wire::wire::{CallId, Encoding};
 
@@ -37,6 +38,16 @@ pub struct UnaryCall<R> {
 call_options!(UnaryCall<R>, raw.begin);
 
 impl<R> UnaryCall<R> {
+    /// Gives the call a key, the metadata `idempotency-key`, by which servers that
+    /// [keep answers](crate::Server::result_cache) of the method know it again, so that it runs once however often it
+    /// is sent: 1 to 128 bytes that no other call has. A channel to several servers sends it again, to the same
+    /// server, where it could not know otherwise whether the call ran. Set it only where the servers keep answers.
+    #[must_use = "a call does nothing until it is awaited"]
+    pub fn idempotency_key(mut self, key: impl Into<Bytes>) -> Self {
+        self.raw.begin.set_key(key);
+        self
+    }
+
     /// What it is made of.
     pub(super) fn into_parts(self) -> Result<(Begin, Bytes, Decode<R>)> {
         Ok((self.raw.begin, self.raw.request?.into_whole(), self.decode))
@@ -330,6 +341,10 @@ impl Raw {
                 let Way::Http(http) = &*channel.0 else { unreachable!("matched above") };
                 http.unary(&begin, &request).await
             }))),
+            Way::Combined(_) => Ok(Stage::Local(Box::pin(async move {
+                let Way::Combined(combined) = &*channel.0 else { unreachable!("matched above") };
+                combined.unary(begin, request).await
+            }))),
             Way::Fleet(_) => Err(Status::internal("a fleet sends its calls itself")),
             Way::Local(local) => {
                 let called = local.call(&mut begin, RequestBody::One(request));
@@ -351,7 +366,7 @@ impl Raw {
     }
 }
 
-async fn connect_and_send(begin: Begin, request: Bytes) -> Result<(Sent, Packing)> {
+async fn connect_and_send(mut begin: Begin, request: Bytes) -> Result<(Sent, Packing)> {
     let connection = begin.connection().await?;
     let sent = poll_fn(|cx| Poll::Ready(begin.send_packed(&connection, &request, cx.waker())));
     let (id, packing) = sent.await?;
@@ -409,7 +424,7 @@ impl Begin {
     }
 
     /// A connection, within the call's deadline; time spent here is taken off the timeout.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>> {
+    pub(super) async fn connection(&mut self) -> Result<Arc<Connection>> {
         let channel = match &self.target {
             Target::Connection(connection) => return Ok(connection.clone()),
             Target::Channel(channel) => channel,
@@ -419,13 +434,22 @@ impl Begin {
             return Err(Status::internal("only native channels have native connections"));
         };
         let deadline = self.deadline(crate::clock::now());
-        match deadline {
+        let connection = match deadline {
             Some(deadline) if tokio::runtime::Handle::try_current().is_ok() => {
                 tokio::time::timeout_at(deadline.into(), pool.connection()).await.unwrap_or_else(|_| {
                     Err(Status::deadline_exceeded("no connection within the call's deadline"))
                 })
             }
             _ => pool.connection().await,
+        };
+        self.end_at(deadline);
+        connection
+    }
+
+    /// Leaves the call the time until then.
+    pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
+        if let Some(deadline) = deadline {
+            self.timeout = Some(deadline.saturating_duration_since(crate::clock::now()));
         }
     }
 }
@@ -465,6 +489,9 @@ impl OnewayCall {
             match &*channel.0 {
                 #[cfg(feature = "http")]
                 Way::Http(http) => return http.unary(&self.begin, &request).await.map(drop),
+                Way::Combined(combined) => {
+                    return Box::pin(combined.oneway(self.begin, request)).await;
+                }
                 Way::Fleet(fleet) => {
                     return Box::pin(fleet::oneway(fleet.shared().clone(), self.begin, request)).await;
                 }

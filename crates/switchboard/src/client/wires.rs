@@ -2,6 +2,7 @@
 
 mod baidu;
 mod rpcx;
+mod thrift;
 
 use crate::{Codec, Limits, Result, Status};
 use std::{fmt, sync::Arc};
@@ -34,7 +35,11 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
 type Make = fn() -> Box<dyn Foreign>;
 
 /// The one list, by the names that `wire=` takes.
-const WIRES: [(&str, Make); 2] = [("baidu_std", || Box::<baidu::BaiduStd>::default()), ("rpcx", rpcx::make)];
+const WIRES: &[(&str, Make)] = &[
+    ("baidu_std", || Box::<baidu::BaiduStd>::default()),
+    ("rpcx", rpcx::make),
+    ("thrift", || Box::<thrift::Thrift>::default()),
+];
 
 /// The wire that the options of `url` ask for, if it is one of these; its own options are set, and the others are in
 /// `rest`.

@@ -3,6 +3,7 @@
 #[cfg(feature = "proto")]
 pub mod proto;
 pub mod serde;
+pub mod thrift;
 
 #[cfg(feature = "proto")]
 mod arena;

@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf.
+/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf and Thrift.
 pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
     let refused = |error: &dyn std::fmt::Display| {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
@@ -28,7 +28,7 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
             msgpack::write(&mut scratch, message).map_err(|error| refused(&error))?;
             Ok(payload(scratch))
         }
-        Codec::Proto => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -69,7 +69,7 @@ impl postcard::ser_flavors::Flavor for Scratch {
 
 /// Where a message is written to, behind what is there already.
 #[inline]
-fn scratch() -> Vec<u8> {
+pub(super) fn scratch() -> Vec<u8> {
     let mut scratch = SCRATCH.take();
     if scratch.is_empty() {
         scratch.resize(OFFSET, 0);
@@ -78,7 +78,7 @@ fn scratch() -> Vec<u8> {
 }
 
 /// What was written into the scratch, in one allocation of its size.
-fn payload(mut scratch: Vec<u8>) -> Bytes {
+pub(super) fn payload(mut scratch: Vec<u8>) -> Bytes {
     if scratch.len() > SCRATCH_MAX {
         let mut whole = Bytes::from(scratch);
         whole.advance(OFFSET);
@@ -93,7 +93,7 @@ fn payload(mut scratch: Vec<u8>) -> Bytes {
 /// Reads a message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
+/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf and Thrift.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the shape of every decoder; protobuf takes shares of the bytes"
@@ -107,6 +107,6 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
-        Codec::Proto => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }

@@ -121,6 +121,10 @@ impl<S: Service> End for Erased<S> {
     fn call(&self, call: Call) -> layer::BoxFuture<'_, Result<Reply>> {
         Box::pin(handle(&self.service, call))
     }
+
+    fn shared(&self) -> Arc<dyn End> {
+        Arc::new(self.clone())
+    }
 }
 
 #[inline]

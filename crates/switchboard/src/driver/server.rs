@@ -144,6 +144,7 @@ impl<W: ServerWire> Connection<W> {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
+            Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };
         // What the sniffer read.

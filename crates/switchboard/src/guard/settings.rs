@@ -1,13 +1,14 @@
 //! What the application asked for, and the chains that come of it.
 
 use super::{
-    Chain, Concurrency, Fair, Method, Rate, Rule, Wires,
+    Chain, Concurrency, Fair, Method, Rate, ResultCache, Rule, Wires,
     access::{Addresses, Check},
     concurrency::{ConcurrencyStats, Limiter},
     deadlines::Deadlines,
     fair::Queue,
     hooks::{Connected, Hooks},
     pattern, rate,
+    results::Keeper,
 };
 use crate::{Error, Peer, Result, auth::Auth, layer::Layer};
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -31,6 +32,7 @@ pub(crate) struct Guards {
     pub(crate) aliases: Vec<(String, String)>,
     pub(crate) exposed: Vec<String>,
     pub(crate) hidden: Vec<String>,
+    pub(crate) caches: Vec<ResultCache>,
     pub(crate) hooks: Hooks,
 }
 
@@ -78,6 +80,9 @@ impl Guards {
         let limits = self.concurrency.is_some() || !self.services.is_empty() || !self.methods.is_empty();
         push(self.fair.is_some(), "fair queue");
         push(limits, "concurrency limits");
+        for cache in &self.caches {
+            push(true, &format!("result cache of {}", cache.methods));
+        }
         for layer in &self.layers {
             push(true, &format!("layer {}", layer.name()));
         }
@@ -128,7 +133,7 @@ impl Guards {
             let text = "fair: there is nothing to wait for without a concurrency limit of the server";
             return Err(Error::config(text));
         }
-        if !counts && !screens && self.rates.is_empty() && self.layers.is_empty() {
+        if !counts && !screens && self.rates.is_empty() && self.layers.is_empty() && self.caches.is_empty() {
             return Ok(guarding);
         }
         let all: Vec<_> = (0..table.len()).map(|at| MethodId(at as u16)).collect();
@@ -162,16 +167,14 @@ impl Guards {
         // The limit of the server is the first.
         let queue = self.fair.map(|fair| Arc::new(Queue::new(fair, guarding.limiters[0].clone())));
         let auth: Arc<[Box<dyn Auth>]> = self.auth.into();
+        let mut keepers = keepers(&self.caches, table)?.into_iter();
         let mut methods = methods.into_iter();
         let chain = |count: usize| {
             let methods = methods.by_ref().take(count).collect();
-            Arc::new(Chain {
-                methods,
-                auth: auth.clone(),
-                screens,
-                queue: queue.clone(),
-                layers: self.layers.clone(),
-            })
+            // Answers are kept as the layers of the application made them.
+            let mut layers = keepers.next().unwrap_or_default();
+            layers.extend(self.layers.iter().cloned());
+            Arc::new(Chain { methods, auth: auth.clone(), screens, queue: queue.clone(), layers })
         };
         guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
         #[cfg(feature = "http")]
@@ -200,6 +203,28 @@ impl Guards {
         };
         all.iter().map(method).collect()
     }
+}
+
+/// What keeps the answers of each service.
+///
+/// # Errors
+/// Names of methods that are not there.
+fn keepers(caches: &[ResultCache], table: &MethodTable) -> Result<Vec<Vec<Arc<dyn Layer>>>, Error> {
+    let mut keepers: Vec<Vec<Arc<dyn Layer>>> = table.services().iter().map(|_| Vec::new()).collect();
+    for cache in caches {
+        let ids = pattern::find(table, &cache.methods, "result_cache")?;
+        let store = cache.build();
+        let mut first = 0;
+        for (at, service) in table.services().iter().enumerate() {
+            let index = |method: usize| MethodId((first + method) as u16);
+            let methods: Vec<_> = (0..service.methods.len()).map(|at| ids.contains(&index(at))).collect();
+            first += service.methods.len();
+            if methods.contains(&true) {
+                keepers[at].push(Arc::new(Keeper::new(store.clone(), at as u16, methods)));
+            }
+        }
+    }
+    Ok(keepers)
 }
 
 impl Guarding {

@@ -10,6 +10,7 @@ use super::{
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
+    thrift::{self, Thrift},
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
@@ -153,6 +154,7 @@ struct Front {
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
     rpcx: Gateway,
+    thrift: Thrift,
     upgrades: Upgrades,
     metadata: MetadataLimits,
     /// For how long nothing may come of a body on HTTP/1.1.
@@ -183,6 +185,7 @@ impl Front {
             rest,
             jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
             rpcx: Gateway::new(peer, shared.clone(), limits, shard),
+            thrift: Thrift::new(peer, shared.clone(), limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
@@ -217,6 +220,10 @@ impl Front {
             let answer = self.rpcx.clone().answer(request);
             return Box::pin(async move { Ok(answer.await) });
         }
+        if thrift::is_thrift(&request) {
+            let answer = self.thrift.clone().answer(request);
+            return Box::pin(async move { Ok(answer.await) });
+        }
         if jsonrpc::is_jsonrpc(&request) {
             let answer = self.jsonrpc.clone().answer(request);
             return Box::pin(async move { Ok(answer.await) });
@@ -237,7 +244,7 @@ impl Front {
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
-        let method = table.find(path);
+        let method = table.find_called(path);
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {

@@ -255,7 +255,7 @@ fn failed<T: Send + 'static>(
 
 impl Dispatcher for Dispatch {
     fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
-        let Some(method) = self.shared.table.find(path) else {
+        let Some(method) = self.shared.table.find_called(path) else {
             return self.standard.router().lookup(path);
         };
         let info = self.shared.table.info(method);
@@ -281,7 +281,7 @@ impl Dispatcher for Dispatch {
         request: Payload,
         format: CodecFormat,
     ) -> UnaryResult {
-        match self.shared.table.find(path) {
+        match self.shared.table.find_called(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_unary(path, context, request, format),
                 Err(status) => failed(&status),
@@ -302,7 +302,7 @@ impl Dispatcher for Dispatch {
         request: Bytes,
         format: CodecFormat,
     ) -> StreamingResult {
-        match self.shared.table.find(path) {
+        match self.shared.table.find_called(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_server_streaming(path, context, request, format),
                 Err(status) => failed(&status),
@@ -320,7 +320,7 @@ impl Dispatcher for Dispatch {
         requests: RequestStream,
         format: CodecFormat,
     ) -> UnaryResult {
-        match self.shared.table.find(path) {
+        match self.shared.table.find_called(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_client_streaming(path, context, requests, format),
                 Err(status) => failed(&status),
@@ -339,7 +339,7 @@ impl Dispatcher for Dispatch {
         requests: RequestStream,
         format: CodecFormat,
     ) -> StreamingResult {
-        match self.shared.table.find(path) {
+        match self.shared.table.find_called(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_bidi_streaming(path, context, requests, format),
                 Err(status) => failed(&status),

@@ -4,9 +4,9 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
-    unary::{Common, Handler, Unary, notify},
+    whole::{Handler, Whole, notify},
 };
-use crate::{Codec, Limits, Metadata, Peer, Result, Status, server::Shared};
+use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
@@ -14,7 +14,12 @@ use ::http::{
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
 
 /// Paths of JSON-RPC; a method of a service has a path of two parts.
@@ -30,8 +35,17 @@ const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "applicati
 /// JSON-RPC as one HTTP connection reaches it.
 #[derive(Clone)]
 pub(super) struct JsonRpc {
-    calls: Unary,
+    shared: Arc<Shared>,
+    shard: usize,
+    peer: Arc<Peer>,
     metadata: Arc<MetadataLimits>,
+    message_bytes_max: u32,
+}
+
+/// What every call of a request has.
+struct Common {
+    metadata: Metadata,
+    deadline: Option<Instant>,
 }
 
 /// Whether a request is JSON-RPC's to answer.
@@ -48,8 +62,13 @@ pub(super) fn is_jsonrpc<B>(request: &Request<B>) -> bool {
 
 impl JsonRpc {
     pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> JsonRpc {
-        let calls = Unary::new("jsonrpc", peer, shared, limits, shard);
-        JsonRpc { calls, metadata: Arc::new(MetadataLimits::new(limits)) }
+        JsonRpc {
+            shared,
+            shard,
+            peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
+            metadata: Arc::new(MetadataLimits::new(limits)),
+            message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
+        }
     }
 
     /// Answers a request. Dropping the future cancels the calls that it waits for.
@@ -63,7 +82,7 @@ impl JsonRpc {
         if let Err(refused) = check_kind(&head.headers) {
             return *refused;
         }
-        let max = self.calls.body_bytes_max();
+        let max = self.shared.table.largest_message(self.message_bytes_max) as usize;
         let text = match Limited::new(body, max).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
@@ -121,7 +140,7 @@ impl JsonRpc {
     }
 
     async fn batch(&self, entries: &[Bytes], common: &Result<Common>) -> Response<Reply> {
-        let mut answers = Batch::new(self.calls.message_bytes_max);
+        let mut answers = Batch::new(self.message_bytes_max);
         let mut running = Vec::new();
         for entry in entries {
             match self.begin(entry, common) {
@@ -171,12 +190,31 @@ impl JsonRpc {
 
     /// Checks a call and hands it over.
     fn call(&self, request: &jsonrpc::Request, common: &Common) -> Result<Handler> {
-        let table = &self.calls.shared.table;
+        let table = &self.shared.table;
         let method = jsonrpc::find(table, &request.method)?;
-        let message = jsonrpc::message(table.info(method), request.params.as_ref())?;
-        let streamless =
-            "streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP";
-        self.calls.begin(method, Codec::Json, message, common, streamless)
+        let info = table.info(method);
+        if info.kind != Kind::Unary {
+            return Err(Status::unimplemented(format!(
+                "{} streams, which JSON-RPC over HTTP cannot carry; replies stream over WebSocket and TCP",
+                table.full_name(method)
+            )));
+        }
+        let message = jsonrpc::message(info, request.params.as_ref())?;
+        if message.len() > table.message_bytes_max(method, self.message_bytes_max) as usize {
+            return Err(table.too_large(method, message.len() as u32, self.message_bytes_max));
+        }
+        let Common { metadata, deadline } = common;
+        Whole {
+            shared: &self.shared,
+            shard: self.shard,
+            peer: &self.peer,
+            method,
+            codec: Codec::Json,
+            message,
+            metadata: metadata.clone(),
+            deadline: *deadline,
+        }
+        .begin()
     }
 }
 
@@ -196,7 +234,7 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
 }
 
 /// What the caller allows for its calls: `connect-timeout-ms: 500` or `grpc-timeout: 500m`.
-fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
+pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() <= 10);
     if let Some(value) = headers.get("connect-timeout-ms") {
         let ms = value.to_str().ok().and_then(number);

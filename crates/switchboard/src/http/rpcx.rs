@@ -17,9 +17,9 @@ use super::{
     body::Reply,
     connection::respond,
     jsonrpc::decoded,
-    unary::{Common, Unary, notify},
+    whole::{Handler, Whole, notify},
 };
-use crate::{Code, Limits, Metadata, Peer, Result, Status, server::Shared};
+use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, AUTHORIZATION},
@@ -49,13 +49,16 @@ pub(super) fn is_gateway<B>(request: &Request<B>) -> bool {
 /// The gateway as one HTTP connection reaches it.
 #[derive(Clone)]
 pub(super) struct Gateway {
-    calls: Unary,
+    shared: Arc<Shared>,
+    shard: usize,
+    peer: Arc<Peer>,
     limits: switchboard_wire::Limits,
 }
 
 impl Gateway {
     pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Gateway {
-        Gateway { calls: Unary::new("rpcx", peer, shared, limits, shard), limits: limits.wire() }
+        let peer = Arc::new(Peer { wire: "rpcx", ..peer.clone() });
+        Gateway { shared, shard, peer, limits: limits.wire() }
     }
 
     /// Answers a request. Dropping the future cancels the call that it waits for.
@@ -105,7 +108,7 @@ impl Gateway {
         let number = text(headers, &SERIALIZE_TYPE).filter(|number| !number.is_empty());
         let number = number.ok_or_else(|| malformed("empty serialized type"))?;
         let number = number.parse().map_err(|_| malformed("the serialized type is no number"))?;
-        let max = self.calls.body_bytes_max();
+        let max = self.shared.table.largest_message(self.limits.message_bytes_max) as usize;
         let message = match Limited::new(body, max).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
@@ -114,12 +117,7 @@ impl Gateway {
             }
             Err(error) => return Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))),
         };
-        let begun = self.common(headers).and_then(|common| {
-            let table = &self.calls.shared.table;
-            let method = rpcx::find(table, path, method)?;
-            let codec = rpcx::codec(table, number, method)?;
-            self.calls.begin(method, codec, message, &common, "has a stream, which rpcx cannot carry")
-        });
+        let begun = self.begin(headers, path, method, number, message);
         let handler = begun.map_err(|status| refused(&status))?;
         if headers.contains_key(ONEWAY) {
             notify(handler);
@@ -128,7 +126,15 @@ impl Gateway {
         handler.await.map_err(|status| refused(&status))
     }
 
-    fn common(&self, headers: &HeaderMap) -> Result<Common> {
+    /// Checks a call and hands it over.
+    fn begin(
+        &self,
+        headers: &HeaderMap,
+        path: &str,
+        method: &str,
+        number: u8,
+        message: Bytes,
+    ) -> Result<Handler> {
         let mut pairs = Vec::new();
         for pair in text(headers, &META).unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -138,7 +144,26 @@ impl Gateway {
             pairs.push(("__AUTH".to_owned(), credential.to_owned()));
         }
         let (metadata, timeout) = rpcx::request_metadata(&pairs, &self.limits)?;
-        Ok(Common { metadata, deadline: timeout.map(|timeout| crate::clock::now() + timeout) })
+        let table = &self.shared.table;
+        let method = rpcx::find(table, path, method)?;
+        if table.info(method).kind != Kind::Unary {
+            let text = format!("{} has a stream, which rpcx cannot carry", table.full_name(method));
+            return Err(Status::unimplemented(text));
+        }
+        if message.len() > table.message_bytes_max(method, self.limits.message_bytes_max) as usize {
+            return Err(table.too_large(method, message.len() as u32, self.limits.message_bytes_max));
+        }
+        Whole {
+            shared: &self.shared,
+            shard: self.shard,
+            peer: &self.peer,
+            method,
+            codec: rpcx::codec(table, number, method)?,
+            message,
+            metadata,
+            deadline: timeout.map(|timeout| crate::clock::now() + timeout),
+        }
+        .begin()
     }
 }
 

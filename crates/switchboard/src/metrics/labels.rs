@@ -11,11 +11,12 @@ pub(crate) enum Wire {
     JsonRpc,
     Native,
     Rpcx,
+    Thrift,
     WebSocket,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 9] = [
+    pub(crate) const ALL: [Wire; 10] = [
         Wire::BaiduStd,
         Wire::Connect,
         Wire::Grpc,
@@ -24,6 +25,7 @@ impl Wire {
         Wire::JsonRpc,
         Wire::Native,
         Wire::Rpcx,
+        Wire::Thrift,
         Wire::WebSocket,
     ];
 
@@ -38,6 +40,7 @@ impl Wire {
             Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
+            Wire::Thrift => "thrift",
             Wire::WebSocket => "websocket",
         }
     }
@@ -57,18 +60,20 @@ pub(crate) enum Carrier {
     JsonRpc,
     Native,
     Rpcx,
+    Thrift,
     /// An HTTP connection that has become one.
     WebSocket,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 7] = [
+    pub(crate) const ALL: [Carrier; 8] = [
         Carrier::BaiduStd,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
         Carrier::Native,
         Carrier::Rpcx,
+        Carrier::Thrift,
         Carrier::WebSocket,
     ];
 
@@ -80,6 +85,7 @@ impl Carrier {
             Carrier::JsonRpc => "jsonrpc",
             Carrier::Native => "native",
             Carrier::Rpcx => "rpcx",
+            Carrier::Thrift => "thrift",
             Carrier::WebSocket => "websocket",
         }
     }

@@ -21,6 +21,7 @@ use std::{
 use switchboard_wire::{
     baidu, jsonrpc, native, rpcx,
     sniff::{self, Protocol, Sniffed},
+    thrift,
     wire::ServerWire,
 };
 #[cfg(feature = "tls")]
@@ -177,6 +178,10 @@ async fn serve(
             let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
             boxed(speak("rpcx", begun, wire, &shared, resolved, wakes, shard)).await;
         }
+        Protocol::Thrift => {
+            let wire = |limits| thrift::Server::new(limits, shared.table.clone());
+            boxed(speak("thrift", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
             let settings = resolved.limits.clone();
@@ -231,6 +236,7 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
         Protocol::Native => Some(Carrier::Native),
         Protocol::Rpcx => Some(Carrier::Rpcx),
+        Protocol::Thrift => Some(Carrier::Thrift),
         _ => None,
     }
 }
@@ -375,6 +381,7 @@ async fn handshake(
 #[cfg(feature = "tls")]
 fn is_agreed(protocol: Protocol, chosen: Option<&[u8]>) -> bool {
     match chosen {
+        Some(tls::ALPN_BAIDU_STD) => protocol == Protocol::BaiduStd,
         Some(tls::ALPN_HTTP1) => protocol == Protocol::Http1,
         Some(tls::ALPN_HTTP2) => protocol == Protocol::Http2,
         Some(tls::ALPN_NATIVE) => protocol == Protocol::Native,

@@ -4,7 +4,7 @@ use super::{Running, Server};
 use crate::{
     Error, Layer, Peer, Result,
     auth::Auth,
-    guard::{Concurrency, Fair, Network, Rate, Rule, Wires, concurrency::ConcurrencyStats},
+    guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, Wires, concurrency::ConcurrencyStats},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -103,6 +103,15 @@ impl Server {
         })
     }
 
+    /// Keeps what methods answer to calls with an `idempotency-key`, so that one that is sent again under the same key
+    /// runs once. Such a call runs to its end whatever becomes of its caller, and counts in limits only while that one
+    /// waits. Kept in this process: one that is started again knows nothing of it. Costs
+    /// the other calls of the services what a [layer](Self::layer) does.
+    pub fn result_cache(mut self, cache: ResultCache) -> Server {
+        self.guards.caches.push(cache);
+        self
+    }
+
     /// The longest that a call may take, whatever deadline its caller sets, or if it sets none. A stream too.
     pub fn deadline_max(mut self, most: Duration) -> Server {
         self.guards.deadline = Some(most);
@@ -136,8 +145,8 @@ impl Server {
         self
     }
 
-    /// Answers calls on these wires only: `connect`, `grpc`, `grpc-web`, `http-json`, `jsonrpc`, `native`, `rpcx`. A
-    /// listener may name fewer, `tcp://0.0.0.0:8080?wires=grpc,native`.
+    /// Answers calls on these wires only: `baidu_std`, `connect`, `grpc`, `grpc-web`, `http-json`, `jsonrpc`, `native`,
+    /// `rpcx`, `thrift`. A listener may name fewer, `tcp://0.0.0.0:8080?wires=grpc,native`.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
         match Wires::of(wires) {
             Ok(wires) => self.guards.wires = Some(wires),

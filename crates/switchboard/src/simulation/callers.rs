@@ -30,8 +30,8 @@ struct Plan {
     ask: Ask,
     timeout: Option<Duration>,
     key: Option<u64>,
-    /// It may be sent twice.
-    idempotent: bool,
+    /// Whether it may be sent twice, if it is a write: `write`, `twice` or `keyed`.
+    writing: &'static str,
     compression: Compression,
 }
 
@@ -50,7 +50,7 @@ impl Caller {
         let plan = self.plan(request);
         let (kind, calling): (_, Calling<'_>) = match self.chance.within(0..=99) {
             0..45 => ("read", Box::pin(self.read(&plan))),
-            45..70 => ("write", Box::pin(self.write(&plan))),
+            45..70 => (plan.writing, Box::pin(self.write(&plan))),
             70..80 => ("list", Box::pin(self.list(&plan))),
             80..87 => ("collect", Box::pin(self.collect(&plan))),
             87..95 => ("chat", Box::pin(self.chat(&plan))),
@@ -79,7 +79,10 @@ impl Caller {
                 self.check(status, kind, &plan);
             }
         }
-        if kind == "write" && !plan.idempotent {
+        if kind == "keyed" {
+            self.journal.keyed(request);
+        }
+        if kind == "write" {
             // The peers surely did not begin, or may have, once.
             let begun =
                 outcome.err().is_none_or(|status| !matches!(status.retry(), Retry::Safe | Retry::After(_)));
@@ -101,7 +104,7 @@ impl Caller {
             ask,
             timeout: chance.percent(75).then(|| chance.millis(1..=chance.one_of(&[20, 500, 5000]))),
             key: chance.percent(20).then(|| chance.within(0..=5)),
-            idempotent: chance.percent(20),
+            writing: chance.one_of(&["write", "write", "twice", "keyed"]),
             compression: if chance.percent(10) { Compression::Gzip } else { Compression::None },
         }
     }
@@ -134,8 +137,10 @@ impl Caller {
     async fn write(&self, plan: &Plan) -> Result<()> {
         let request = encode(&plan.ask, Codec::Postcard);
         let mut call = plan.set(self.channel.unary(&WRITE, Codec::Postcard, request, decode::<Told>));
-        if plan.idempotent {
-            call = call.idempotent();
+        match plan.writing {
+            "twice" => call = call.idempotent(),
+            "keyed" => call = call.idempotency_key(format!("{:x}", plan.ask.request)),
+            _ => {}
         }
         call.await.map(|told| self.answered(&told, plan, 0))
     }

@@ -1,7 +1,7 @@
 //! What really happened, as nobody in the run can see it: the measure of what callers are told.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -15,8 +15,10 @@ pub(super) struct Journal {
 
 #[derive(Default)]
 struct State {
-    /// By the number of the request: how often its effect took place.
-    effects: HashMap<u64, u32>,
+    /// By the number of the request: where its effect took place, a server and its life each.
+    effects: HashMap<u64, Vec<(usize, u64)>>,
+    /// Requests that servers know again.
+    keyed: Vec<u64>,
     /// How often it may take place at most.
     at_most: HashMap<u64, u32>,
     /// When servers got attempts that were not the first.
@@ -54,12 +56,17 @@ impl Journal {
     }
 
     /// The effect of this request takes place.
-    pub(super) fn effect(&self, request: u64) {
-        *self.state().effects.entry(request).or_default() += 1;
+    pub(super) fn effect(&self, request: u64, place: (usize, u64)) {
+        self.state().effects.entry(request).or_default().push(place);
     }
 
     pub(super) fn effects(&self, request: u64) -> u32 {
-        self.state().effects.get(&request).copied().unwrap_or_default()
+        self.state().effects.get(&request).map_or(0, |places| places.len() as u32)
+    }
+
+    /// This request is to run once in the life of a server, and on one server alone.
+    pub(super) fn keyed(&self, request: u64) {
+        self.state().keyed.push(request);
     }
 
     /// Nothing more than so many effects may have come of this request, nor may ever.
@@ -71,8 +78,17 @@ impl Journal {
     pub(super) fn check_effects(&self) {
         let state = self.state();
         for (request, most) in &state.at_most {
-            let effects = state.effects.get(request).copied().unwrap_or_default();
+            let effects = state.effects.get(request).map_or(0, |places| places.len() as u32);
             assert!(effects <= *most, "{request:x} took effect {effects} times, at most {most}");
+        }
+        for request in &state.keyed {
+            let places = state.effects.get(request).map_or(&[][..], Vec::as_slice);
+            let lives: HashSet<_> = places.iter().collect();
+            let servers: HashSet<_> = places.iter().map(|(server, _)| server).collect();
+            assert!(
+                lives.len() == places.len() && servers.len() <= 1,
+                "{request:x} took effect at {places:?}"
+            );
         }
     }
 

@@ -75,8 +75,8 @@ fn filler(request: u64, at: u32, bytes: u32) -> Vec<u8> {
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) journal: Arc<Journal>,
-    /// Of this start of this server.
-    pub(super) life: u64,
+    /// Which server, and its which life.
+    pub(super) place: (usize, u64),
 }
 
 impl Service for Work {
@@ -143,7 +143,7 @@ impl Service for Work {
 impl Work {
     /// Does what the request asks for: its effect first, then it takes its time.
     async fn work(&self, ask: &Ask) -> Result<()> {
-        let luck = mix(ask.request ^ (self.life << 40) ^ (crate::clock::now_ns() / 1_000_000));
+        let luck = mix(ask.request ^ (self.place.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
         if luck % 100 < ask.fails {
             let pause = Duration::from_millis(luck % 30);
             match luck >> 32 & 7 {
@@ -153,14 +153,14 @@ impl Work {
                 3 => return Err(Status::not_found("nothing there").with_retry(Retry::No)),
                 // Fails half way.
                 _ => {
-                    self.journal.effect(ask.request);
+                    self.journal.effect(ask.request, self.place);
                     tokio::time::sleep(pause).await;
                     let code = [Code::Unavailable, Code::Internal, Code::Aborted][luck as usize % 3];
                     return Err(Status::new(code, "half way").with_retry(Retry::IfIdempotent));
                 }
             }
         }
-        self.journal.effect(ask.request);
+        self.journal.effect(ask.request, self.place);
         if ask.work_ms > 0 {
             tokio::time::sleep(Duration::from_millis(ask.work_ms)).await;
         }

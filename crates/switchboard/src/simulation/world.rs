@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Channel, Running, Server,
-    guard::{Concurrency, Fair, Rate},
+    guard::{Concurrency, Fair, Rate, ResultCache},
 };
 use std::{
     sync::{
@@ -265,8 +265,9 @@ impl Node {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
         loop {
-            let work = Work { journal: self.journal.clone(), life };
+            let work = Work { journal: self.journal.clone(), place: (self.name, life) };
             let mut server = Server::new().add(work).listen(format!("memory://{}", self.back));
+            server = server.result_cache(ResultCache::of("sim.Work/Write"));
             if self.guarded {
                 server = server
                     .concurrency(Concurrency::from(6))

@@ -146,6 +146,25 @@ async fn hedge_goes_to_another_server_whatever_the_balancer_would_choose() {
     assert_eq!((&*reply, reply.attempts()), (&other.flaky_name(), 2));
 }
 
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn servers_say_when_to_come_back_on_every_wire() {
+    let pause = Duration::from_millis(20);
+    for wire in ["native", "grpc", "grpc-web", "connect", "connect&http=1"] {
+        let nodes = nodes(1).await;
+        let channel = channel(&nodes, &format!("?wire={wire}&retries=2{PLAIN}")).await;
+        nodes[0].set(Mood::Fails(Code::ResourceExhausted, Retry::After(pause)));
+        // Whatever the method: it did not begin.
+        let status = soon(async { write(&channel).await }).await.unwrap_err();
+        assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::After(pause)), "{wire}");
+        assert_eq!(nodes[0].calls(), 3, "{wire}");
+        // Nobody waits an hour.
+        nodes[0].set(Mood::Fails(Code::ResourceExhausted, Retry::After(Duration::from_secs(3600))));
+        soon(async { write(&channel).await }).await.unwrap_err();
+        assert_eq!(nodes[0].calls(), 4, "{wire}");
+    }
+}
+
 #[tokio::test]
 async fn breaker_keeps_calls_of_the_method_away() {
     let nodes = nodes(2).await;

@@ -11,6 +11,7 @@ mod exposure;
 mod fair;
 mod layers;
 mod rates;
+mod results;
 
 use std::sync::Arc;
 use support::{raw::soon, *};

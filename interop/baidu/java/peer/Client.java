@@ -84,7 +84,6 @@ public final class Client {
 
     public static void main(String[] arguments) {
         port = Integer.parseInt(arguments[0]);
-        boolean snappy = arguments.length > 1 && arguments[1].equals("snappy");
         OPTIONS.setIncludeRemoteServerInfoOnError(false);
         RpcClient client = new RpcClient(OPTIONS);
         check("full name", () -> says(proxy(client, Full.class).echo(request("abc")).text, "hello abc"));
@@ -100,12 +99,11 @@ public final class Client {
             says(proxy(client, Gzip.class).echo(request(large)).text, "hello " + large);
             says(proxy(client, Gzip.class).echo(request("small")).text, "hello small");
         });
-        if (snappy) {
-            check("snappy", () -> {
-                String large = "z".repeat(300_000);
-                says(proxy(client, Snappy.class).echo(request(large)).text, "hello " + large);
-            });
-        }
+        check("snappy", () -> {
+            String large = "z".repeat(300_000);
+            says(proxy(client, Snappy.class).echo(request(large)).text, "hello " + large);
+            says(proxy(client, Snappy.class).echo(request("small")).text, "hello small");
+        });
         check("attachments and log id", () -> {
             for (int size : new int[] {1, 1000, 2_000_000}) {
                 byte[] sent = new byte[size];

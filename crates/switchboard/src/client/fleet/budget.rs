@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Retries of the last seconds against calls of the last seconds.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(in super::super) struct Budget {
     /// Retries for 100 calls.
     percent: u32,
     /// Retries a second that are allowed however few calls there are.
@@ -26,12 +26,12 @@ struct Window {
 }
 
 impl Budget {
-    pub(super) fn new(percent: u32, floor: u32) -> Budget {
+    pub(in super::super) fn new(percent: u32, floor: u32) -> Budget {
         Budget { percent, floor, window: Mutex::default() }
     }
 
     /// Whether one more retry may be sent, which then counts. `calls` have been sent by now in all, retries included.
-    pub(super) fn spend(&self, calls: u64, now_ns: u64) -> bool {
+    pub(in super::super) fn spend(&self, calls: u64, now_ns: u64) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = now_ns / SLOT_NS;
         match slot.saturating_sub(window.slot) {

@@ -64,6 +64,15 @@ impl ChannelBuilder {
         self
     }
 
+    /// Gives each unary call of a method that does not say that it is idempotent a random
+    /// [key](crate::UnaryCall::idempotency_key), so that it is sent again to its server when its connection breaks;
+    /// `idempotency_keys=true` in URLs. Only for servers that [keep answers](crate::Server::result_cache) of the
+    /// methods that are called.
+    pub fn idempotency_keys(mut self, on: bool) -> ChannelBuilder {
+        self.policy().gives_keys = on;
+        self
+    }
+
     /// Failures in a row after which calls of a method no longer go to an endpoint, 5 unless set, 0 for never;
     /// `breaker=` in URLs. Half of 20 or more calls within 10 s is enough, too. After a second one call finds out
     /// whether it goes again; while it does not the pause doubles, up to 30 s.

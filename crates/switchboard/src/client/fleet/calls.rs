@@ -124,13 +124,15 @@ async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>
 async fn attempt(
     shared: Arc<Shared>,
     mut ticket: Ticket,
-    begin: Begin,
+    mut begin: Begin,
     request: Bytes,
 ) -> (Arc<Member>, Result<Answer>) {
     let method = begin.method.path;
     let called = async {
         if !ticket.member().link.channel.is_ready() {
-            ticket.member().connected(begin.deadline(crate::clock::now())).await?;
+            let deadline = begin.deadline(crate::clock::now());
+            ticket.member().connected(deadline).await?;
+            begin.end_at(deadline);
             ticket.sent();
         }
         let target = ticket.member().link.channel.target();
@@ -176,7 +178,7 @@ impl Shared {
     ) -> Result<Ticket> {
         let mut pauses = 0;
         loop {
-            if self.policy.fail == FailMode::Failtry
+            if (self.policy.fail == FailMode::Failtry || tries.stays)
                 && let Some(member) = tries.last.take()
             {
                 return Ok(Ticket::new(member, begin.method.path, clock::now()));

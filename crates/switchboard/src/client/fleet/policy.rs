@@ -88,6 +88,8 @@ pub(in super::super) struct Policy {
     pub(super) breaking: Breaking,
     pub(super) ejecting: Ejecting,
     pub(super) slow_start_ns: u64,
+    /// Calls get keys by which servers know them again.
+    pub(super) gives_keys: bool,
     pub(super) zone: String,
     group: Option<String>,
     tags: Vec<(String, String)>,
@@ -113,6 +115,7 @@ impl Default for Policy {
             breaking: Breaking::default(),
             ejecting: Ejecting::default(),
             slow_start_ns: 0,
+            gives_keys: false,
             zone: String::new(),
             group: None,
             tags: Vec::new(),
@@ -149,6 +152,7 @@ impl Policy {
             }
             "hedge" if value == "p95" => self.set_hedge(None),
             "hedge" => self.set_hedge(Some(span().map_err(|expected| format!("p95 or {expected}"))?)),
+            "idempotency_keys" => self.gives_keys = one_of(value, [("false", false), ("true", true)])?,
             "latitude" | "longitude" => {
                 let most = if name == "latitude" { 90.0 } else { 180.0 };
                 let degrees: f64 = value
@@ -355,6 +359,7 @@ mod tests {
             ("hash", "metadata:", "metadata:x-user"),
             ("hedge", "soon", "20ms"),
             ("hedge", "95p", "p95"),
+            ("idempotency_keys", "yes", "true"),
             ("latitude", "91", "-90"),
             ("longitude", "181", "180"),
             ("points", "-1", "100"),

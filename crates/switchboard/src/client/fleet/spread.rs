@@ -121,7 +121,7 @@ impl<R: 'static> UnaryCall<R> {
 async fn receipt<R>(
     address: String,
     ticket: Option<Ticket>,
-    begin: Begin,
+    mut begin: Begin,
     request: Bytes,
     decode: unary::Decode<R>,
 ) -> Receipt<R> {
@@ -130,7 +130,9 @@ async fn receipt<R>(
         let target = match &ticket {
             None => begin.target,
             Some(ticket) => {
-                ticket.member().connected(begin.deadline(crate::clock::now())).await?;
+                let deadline = begin.deadline(crate::clock::now());
+                ticket.member().connected(deadline).await?;
+                begin.end_at(deadline);
                 ticket.member().link.channel.target()
             }
         };

@@ -20,6 +20,10 @@ pub(in super::super) struct Tries {
     pub(super) sent: u32,
     /// Retries that count against the most that there may be.
     counted: u32,
+    /// One of the servers may have begun.
+    begun: bool,
+    /// The call may have begun at the last endpoint, and only that one knows it again.
+    pub(super) stays: bool,
     /// The last endpoint.
     pub(super) last: Option<Arc<Member>>,
     /// When the whole call has to have ended.
@@ -28,11 +32,21 @@ pub(in super::super) struct Tries {
 
 impl Tries {
     pub(super) fn new(deadline: Option<Instant>) -> Tries {
-        Tries { tried: Vec::new(), log: Vec::new(), sent: 0, counted: 0, last: None, deadline }
+        Tries {
+            tried: Vec::new(),
+            log: Vec::new(),
+            sent: 0,
+            counted: 0,
+            begun: false,
+            stays: false,
+            last: None,
+            deadline,
+        }
     }
 
     /// An attempt has failed.
     pub(super) fn note(&mut self, member: Arc<Member>, status: Status) {
+        self.begun |= status.retry() == Retry::IfIdempotent;
         self.tried.push(member.endpoint.number());
         self.log.push((member.endpoint.address().to_owned(), status));
         self.last = Some(member);
@@ -40,9 +54,13 @@ impl Tries {
 
     /// What the caller reads: the last failure, and before it where else the call was tried.
     pub(super) fn into_status(mut self) -> Status {
-        let Some((_, last)) = self.log.pop() else {
+        let Some((_, mut last)) = self.log.pop() else {
             return Status::internal("a call failed that was not tried");
         };
+        if self.begun && matches!(last.retry(), Retry::Safe | Retry::After(_)) {
+            // That holds for the last server alone.
+            last = last.with_retry(Retry::IfIdempotent);
+        }
         if self.log.is_empty() {
             return last;
         }
@@ -66,7 +84,7 @@ impl Tries {
 }
 
 /// The same status with another text; the first one stays its cause.
-pub(super) fn reworded(status: Status, text: String) -> Status {
+pub(in super::super) fn reworded(status: Status, text: String) -> Status {
     let worded = Status::new(status.code(), text)
         .with_origin(status.origin())
         .with_retry(status.retry())
@@ -79,15 +97,20 @@ pub(super) fn reworded(status: Status, text: String) -> Status {
 
 /// The first pause before a retry at the same place; it doubles from there.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// The longest pause that a server may ask for; the caller is told of longer ones.
+const PUSHBACK_MAX: Duration = Duration::from_secs(60);
 
 impl Shared {
     /// How long to wait before the call is sent again after it failed with `status`; none when it must not be.
     pub(super) fn again(&self, begin: &Begin, tries: &mut Tries, status: &Status) -> Option<Duration> {
-        if self.policy.fail == FailMode::Failfast || !may_repeat(status, begin.is_idempotent()) {
+        let (idempotent, keyed) = (begin.is_idempotent(), begin.is_keyed());
+        if self.policy.fail == FailMode::Failfast || !may_repeat(status, idempotent || keyed) {
             return None;
         }
+        tries.stays |= keyed && !idempotent && status.retry() == Retry::IfIdempotent;
         let now_ns = clock::now();
-        let elsewhere = self.policy.fail != FailMode::Failtry && self.has_untried(&tries.tried);
+        let elsewhere =
+            self.policy.fail != FailMode::Failtry && !tries.stays && self.has_untried(&tries.tried);
         let unsent = never_left(status);
         // What did not leave this process loads nobody: each endpoint gets its chance.
         if !(unsent && elsewhere) {
@@ -103,6 +126,7 @@ impl Shared {
             tries.tried.clear();
         }
         let pause = match status.retry() {
+            Retry::After(wanted) if wanted > PUSHBACK_MAX => return None,
             Retry::After(wanted) => wanted + pause(0, wanted / 8),
             _ if elsewhere && status.origin() != Origin::Peer => Duration::ZERO,
             _ => pause(tries.counted.saturating_sub(1), BACKOFF_MAX),
@@ -129,8 +153,13 @@ impl Shared {
 }
 
 impl Begin {
+    /// Whether its server knows it again.
+    fn is_keyed(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.keyed)
+    }
+
     /// Whether a second try does no harm.
-    pub(super) fn is_idempotent(&self) -> bool {
+    pub(in super::super) fn is_idempotent(&self) -> bool {
         let method = self.method.service.methods.get(usize::from(self.method.index));
         self.asked.as_ref().is_some_and(|asked| asked.idempotent)
             || method.is_some_and(|method| method.idempotency != Idempotency::Unknown)
@@ -138,7 +167,7 @@ impl Begin {
 }
 
 /// Whether the call may be sent once more, as far as its server is concerned.
-fn may_repeat(status: &Status, idempotent: bool) -> bool {
+pub(in super::super) fn may_repeat(status: &Status, idempotent: bool) -> bool {
     match status.retry() {
         Retry::Safe | Retry::After(_) => true,
         Retry::IfIdempotent => {

@@ -4,7 +4,11 @@ use crate::{
     Code, Metadata, Origin, Result, Retry, Status,
     http::convert::{self, MetadataLimits},
 };
-use ::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use ::http::{
+    HeaderMap, HeaderName, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use std::time::Duration;
 
 /// The code for an HTTP status that came without one: from a proxy, or from a server that speaks no RPC.
 pub(super) fn of_status(status: StatusCode) -> Code {
@@ -27,7 +31,43 @@ pub(super) fn foreign(status: StatusCode, headers: &HeaderMap, wanted: &str, pee
     } else {
         (of_status(status), format!("{peer} answered with HTTP status {status}, content type {kind}"))
     };
-    from_path(code, text)
+    let failure = from_path(code, text);
+    // RFC 9110, 10.2.3; dates are rare, and nobody's clock is right.
+    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
+    match seconds {
+        Some(seconds) if matches!(status.as_u16(), 429 | 503) => {
+            failure.with_retry(Retry::After(Duration::from_secs(u64::from(seconds))))
+        }
+        _ => failure,
+    }
+}
+
+/// Milliseconds after which a caller may try again, as gRPC spells it (gRFC A6); negative, or no number, for never.
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The detail that says the same, of servers that follow Google's error model.
+const RETRY_INFO: &str = "google.rpc.RetryInfo";
+
+/// The status with what its server says about trying again, in the trailers or in a detail. Believed where the server
+/// refused: elsewhere the call may have begun.
+pub(super) fn pushed_back(status: Status, trailers: &HeaderMap) -> Status {
+    if let Some(value) = trailers.get(PUSHBACK) {
+        let pause = value.to_str().ok().and_then(|millis| millis.trim().parse::<u32>().ok());
+        return match pause {
+            None => status.with_retry(Retry::No),
+            Some(pause)
+                if matches!(status.code(), Code::Aborted | Code::ResourceExhausted | Code::Unavailable) =>
+            {
+                status.with_retry(Retry::After(Duration::from_millis(u64::from(pause))))
+            }
+            Some(_) => status,
+        };
+    }
+    let refused = matches!(status.code(), Code::ResourceExhausted | Code::Unavailable);
+    let info = status.details().iter().find(|detail| detail.type_name == RETRY_INFO).filter(|_| refused);
+    match info.and_then(|detail| super::grpc::retry_delay(&detail.value)) {
+        Some(pause) => status.with_retry(Retry::After(pause)),
+        None => status,
+    }
 }
 
 /// A status that what lies between caller and service has caused.
@@ -75,6 +115,37 @@ mod tests {
         let status = foreign(StatusCode::OK, &HeaderMap::new(), "application/grpc", "tcp://a:1");
         assert_eq!(status.code(), Code::Unknown);
         assert!(status.message().ends_with("content type none where application/grpc belongs"), "{status}");
+    }
+
+    #[test]
+    fn servers_say_when_to_come_back() {
+        let headers = |pushback: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(PUSHBACK, pushback.parse().unwrap());
+            headers
+        };
+        let after = |millis| Retry::After(Duration::from_millis(millis));
+        for (code, pushback, retry) in [
+            (Code::ResourceExhausted, "40", after(40)),
+            (Code::Unavailable, "0", after(0)),
+            (Code::Unavailable, "-1", Retry::No),
+            (Code::Unavailable, "soon", Retry::No),
+            (Code::Internal, "40", Retry::No),
+        ] {
+            let status = Status::new(code, "").with_retry(hint(code));
+            assert_eq!(pushed_back(status, &headers(pushback)).retry(), retry, "{code} {pushback}");
+        }
+        // RetryInfo{retry_delay: Duration{seconds: 2, nanos: 500_000_000}}.
+        let info = &b"\x0a\x08\x08\x02\x10\x80\xca\xb5\xee\x01"[..];
+        let refused = |code| Status::new(code, "").with_retry(hint(code)).with_detail(RETRY_INFO, info);
+        let none = HeaderMap::new();
+        assert_eq!(pushed_back(refused(Code::ResourceExhausted), &none).retry(), after(2500));
+        assert_eq!(pushed_back(refused(Code::NotFound), &none).retry(), Retry::No);
+        assert_eq!(pushed_back(refused(Code::Unavailable), &headers("7")).retry(), after(7));
+        let mut busy = HeaderMap::new();
+        busy.insert(RETRY_AFTER, "3".parse().unwrap());
+        let status = foreign(StatusCode::TOO_MANY_REQUESTS, &busy, "application/grpc", "tcp://a:1");
+        assert_eq!((status.code(), status.retry()), (Code::Unavailable, after(3000)));
     }
 
     #[test]

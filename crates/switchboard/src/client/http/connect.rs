@@ -74,7 +74,9 @@ pub(super) fn end(body: &[u8], limits: &MetadataLimits) -> Result<Metadata> {
     let metadata = codes::metadata(&headers, limits)?;
     match end.error {
         None => Ok(metadata),
-        Some(failure) => Err(failure.status(Code::Unknown).with_metadata(metadata)),
+        Some(failure) => {
+            Err(codes::pushed_back(failure.status(Code::Unknown).with_metadata(metadata), &headers))
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn end(trailers: &HeaderMap, limits: &MetadataLimits) -> Result<Metad
         }
     }
     let metadata = codes::metadata(trailers, limits).unwrap_or_default();
-    Err(status.with_metadata(metadata))
+    Err(codes::pushed_back(status.with_metadata(metadata), trailers))
 }
 
 /// What is left of a timeout, in the finest unit that eight digits can hold, rounded up.
@@ -101,6 +101,21 @@ fn parse_details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
         (name, value)
     };
     Fields(status).filter(|(number, _)| *number == 3).map(|(_, bytes)| any(bytes)).collect()
+}
+
+/// The delay of a `google.rpc.RetryInfo`: field 1, a `google.protobuf.Duration` of seconds and nanoseconds. None for what
+/// cannot be read, or is negative.
+pub(super) fn retry_delay(info: &[u8]) -> Option<Duration> {
+    let (_, delay) = Fields(info).find(|(number, _)| *number == 1)?;
+    let (mut fields, mut seconds, mut nanos) = (Fields(delay), 0, 0);
+    while let Some(tag) = fields.varint() {
+        match tag {
+            0x08 => seconds = u32::try_from(fields.varint()?).ok()?,
+            0x10 => nanos = u32::try_from(fields.varint()?).ok().filter(|nanos| *nanos < 1_000_000_000)?,
+            _ => return None,
+        }
+    }
+    Some(Duration::new(u64::from(seconds), nanos))
 }
 
 /// The length-delimited fields of a protobuf message; ends at the first byte that is none of one.

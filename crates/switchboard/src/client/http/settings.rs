@@ -149,7 +149,7 @@ impl Settings {
         }
         match (self.codec, preferred) {
             // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
-            (_, Codec::Postcard) => Codec::Json,
+            (_, Codec::Postcard | Codec::Thrift) => Codec::Json,
             (Some(codec), _) => codec,
             (None, preferred) => preferred,
         }

@@ -93,7 +93,7 @@ async fn bare(
     };
     let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
     let Answer { status, mut headers, mut body } = answer;
-    let trailers = connect::split_trailers(&mut headers);
+    let raw = connect::split_trailers(&mut headers);
     if status == StatusCode::OK {
         check_type(&headers, wanted, link.peer())?;
     } else if !headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
@@ -101,7 +101,7 @@ async fn bare(
         return Err(codes::foreign(status, &headers, wanted, link.peer()));
     }
     let head = codes::metadata(&headers, &terms.metadata)?;
-    let trailers = codes::metadata(&trailers, &terms.metadata)?;
+    let trailers = codes::metadata(&raw, &terms.metadata)?;
     let compression = Compression::named(headers.get(CONTENT_ENCODING))?;
     let bytes_max = match status {
         StatusCode::OK => terms.message_bytes_max,
@@ -114,7 +114,8 @@ async fn bare(
     if status == StatusCode::OK {
         Ok(calls::Answer { item: item.into(), head, trailers, attempts: 1 })
     } else {
-        Err(with_head(connect::failure(status, &item, trailers), head))
+        let failure = connect::failure(status, &item, trailers);
+        Err(with_head(codes::pushed_back(failure, &raw), head))
     }
 }
 

@@ -1,7 +1,7 @@
 //! TLS as a listener takes it: certificates that change under way, handshakes, and who the peer is.
 
 use super::{
-    ALPN_HTTP1, ALPN_HTTP2, ALPN_NATIVE, PROVIDER, Plaintext, Tls, explain,
+    ALPN_BAIDU_STD, ALPN_HTTP1, ALPN_HTTP2, ALPN_NATIVE, PROVIDER, Plaintext, Tls, explain,
     files::{self, Pair, Watch},
     server_names::ServerNames,
     stream::{Failed, Stream},
@@ -236,7 +236,7 @@ fn load(tls: &Tls) -> Result<(Arc<ServerConfig>, Vec<Certificate>), String> {
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(names));
-    config.alpn_protocols = vec![ALPN_NATIVE.to_vec()];
+    config.alpn_protocols = vec![ALPN_NATIVE.to_vec(), ALPN_BAIDU_STD.to_vec()];
     if cfg!(feature = "http") {
         config.alpn_protocols.extend([ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()]);
     }

@@ -24,6 +24,7 @@ use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, LazyLock};
 
 /// Protocols that ALPN chooses among; what is chosen is what must then be spoken.
+pub(crate) const ALPN_BAIDU_STD: &[u8] = b"baidu_std";
 pub(crate) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 pub(crate) const ALPN_NATIVE: &[u8] = b"swb/1";

@@ -1,0 +1,217 @@
+//! Files that include each other, and what names in them mean.
+
+use super::{
+    ast::{Base, Constant, Document, Enum, Service, Struct, StructKind, Type, Value},
+    parser,
+};
+use crate::Error;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every file that was read.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub(super) documents: Vec<Document>,
+}
+
+/// What a type is once typedefs are followed; names come with the number of their file.
+#[derive(Clone, Debug)]
+pub(super) enum Resolved<'a> {
+    Base(Base),
+    Enum(usize, &'a Enum),
+    List(Box<Resolved<'a>>),
+    Map(Box<Resolved<'a>>, Box<Resolved<'a>>),
+    Set(Box<Resolved<'a>>),
+    Struct(usize, &'a Struct),
+}
+
+/// More typedefs than this in a row are a circle.
+const TYPEDEFS_MAX: usize = 64;
+
+impl Schema {
+    /// Reads the files and those that they include.
+    ///
+    /// # Errors
+    /// Files that are not there or not understood.
+    pub(super) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Schema, Error> {
+        let mut schema = Schema { documents: Vec::new() };
+        for file in files {
+            schema.load(file, includes)?;
+        }
+        for document in &schema.documents {
+            schema.check_names(document)?;
+        }
+        Ok(schema)
+    }
+
+    /// The number of the file, read now if need be.
+    fn load(&mut self, file: &Path, includes: &[PathBuf]) -> Result<usize, Error> {
+        let path = fs::canonicalize(file).map_err(|cause| Error::io("read", file, cause))?;
+        if let Some(known) = self.documents.iter().position(|document| document.path == path) {
+            return Ok(known);
+        }
+        let text = fs::read_to_string(&path).map_err(|cause| Error::io("read", file, cause))?;
+        let name = file.display().to_string();
+        let mut document = parser::parse(&name, &text)?;
+        document.path = path.clone();
+        document.stem = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        document.package = package(&document);
+        let number = self.documents.len();
+        let wanted = std::mem::take(&mut document.includes);
+        self.documents.push(document);
+        for (include, line) in wanted {
+            let own = file.parent().map(Path::to_owned);
+            let mut places =
+                own.into_iter().chain(includes.iter().cloned()).map(|folder| folder.join(&include));
+            let Some(found) = places.find(|place| place.is_file()) else {
+                return Err(Error::new(format!(
+                    "{name}:{line}: {include} is not there: add its directory with .include(…)"
+                )));
+            };
+            let stem = found.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            let included = self.load(&found, includes)?;
+            self.documents[number].included.push((stem, included));
+        }
+        Ok(number)
+    }
+
+    /// One name means one thing.
+    fn check_names(&self, document: &Document) -> Result<(), Error> {
+        let mut names = BTreeSet::new();
+        let structs = document.structs.iter().map(|item| &item.name);
+        let others = document.enums.iter().map(|item| &item.name);
+        let typedefs = document.typedefs.iter().map(|item| &item.name);
+        for name in
+            structs.chain(others).chain(typedefs).chain(document.services.iter().map(|item| &item.name))
+        {
+            if !names.insert(name) {
+                return Err(Error::new(format!("{}: {name} is defined twice", document.path.display())));
+            }
+        }
+        Ok(())
+    }
+
+    /// `file:line`.
+    pub(super) fn place(&self, file: usize, line: usize) -> String {
+        format!("{}:{line}", self.documents[file].path.display())
+    }
+
+    /// The file that a name is looked up in, and the name in it.
+    fn locate<'n>(&self, file: usize, name: &'n str) -> (usize, &'n str) {
+        if let Some((stem, rest)) = name.split_once('.')
+            && let Some((_, included)) = self.documents[file].included.iter().find(|(known, _)| known == stem)
+        {
+            return (*included, rest);
+        }
+        (file, name)
+    }
+
+    /// What a type in `file` is.
+    ///
+    /// # Errors
+    /// Names that nobody defined.
+    pub(super) fn resolve(&self, file: usize, ty: &Type, line: usize) -> Result<Resolved<'_>, Error> {
+        self.resolve_within(file, ty, line, TYPEDEFS_MAX)
+    }
+
+    fn resolve_within(
+        &self,
+        file: usize,
+        ty: &Type,
+        line: usize,
+        left: usize,
+    ) -> Result<Resolved<'_>, Error> {
+        if left == 0 {
+            return Err(Error::new(format!("{}: a typedef that leads to itself", self.place(file, line))));
+        }
+        let inner = |ty: &Type| self.resolve_within(file, ty, line, left - 1).map(Box::new);
+        Ok(match ty {
+            Type::Base(base) => Resolved::Base(*base),
+            Type::List(element) => Resolved::List(inner(element)?),
+            Type::Set(element) => Resolved::Set(inner(element)?),
+            Type::Map(key, value) => Resolved::Map(inner(key)?, inner(value)?),
+            Type::Named(name) => {
+                let (at, bare) = self.locate(file, name);
+                let document = &self.documents[at];
+                if let Some(found) = document.structs.iter().find(|item| item.name == bare) {
+                    return Ok(Resolved::Struct(at, found));
+                }
+                if let Some(found) = document.enums.iter().find(|item| item.name == bare) {
+                    return Ok(Resolved::Enum(at, found));
+                }
+                if let Some(found) = document.typedefs.iter().find(|item| item.name == bare) {
+                    return self.resolve_within(at, &found.ty, found.line, left - 1);
+                }
+                return Err(Error::new(format!("{}: {name} is no type", self.place(file, line))));
+            }
+        })
+    }
+
+    /// The exception that a method throws.
+    ///
+    /// # Errors
+    /// What is none.
+    pub(super) fn exception(&self, file: usize, ty: &Type, line: usize) -> Result<(usize, &Struct), Error> {
+        match self.resolve(file, ty, line)? {
+            Resolved::Struct(at, found) if found.kind == StructKind::Exception => Ok((at, found)),
+            _ => Err(Error::new(format!("{}: only exceptions are thrown", self.place(file, line)))),
+        }
+    }
+
+    /// A service by its name.
+    pub(super) fn service(&self, file: usize, name: &str) -> Option<(usize, &Service)> {
+        let (at, bare) = self.locate(file, name);
+        Some((at, self.documents[at].services.iter().find(|service| service.name == bare)?))
+    }
+
+    /// A constant by its name, and its file.
+    pub(super) fn constant(&self, file: usize, name: &str) -> Option<(usize, &Constant)> {
+        let (at, bare) = self.locate(file, name);
+        Some((at, self.documents[at].constants.iter().find(|constant| constant.name == bare)?))
+    }
+
+    /// The number that `Enum.MEMBER` has, also behind the stem of a file.
+    pub(super) fn member(&self, file: usize, name: &str) -> Option<i32> {
+        let (at, bare) = self.locate(file, name);
+        let (item, member) = bare.split_once('.')?;
+        let item = self.documents[at].enums.iter().find(|found| found.name == item)?;
+        Some(item.members.iter().find(|(known, _, _)| known == member)?.1)
+    }
+
+    /// A value that is no name, and the file that names inside of it are looked up in.
+    ///
+    /// # Errors
+    /// Names that nobody defined.
+    pub(super) fn value<'a>(
+        &'a self,
+        file: usize,
+        value: &'a Value,
+        line: usize,
+    ) -> Result<(usize, std::borrow::Cow<'a, Value>), Error> {
+        use std::borrow::Cow;
+        let (mut file, mut value) = (file, value);
+        for _ in 0..TYPEDEFS_MAX {
+            let Value::Name(name) = value else { return Ok((file, Cow::Borrowed(value))) };
+            if name == "true" || name == "false" {
+                return Ok((file, Cow::Owned(Value::Int(i64::from(name == "true")))));
+            }
+            if let Some(number) = self.member(file, name) {
+                return Ok((file, Cow::Owned(Value::Int(number.into()))));
+            }
+            let Some((at, constant)) = self.constant(file, name) else {
+                return Err(Error::new(format!("{}: {name} has no value", self.place(file, line))));
+            };
+            (file, value) = (at, &constant.value);
+        }
+        Err(Error::new(format!("{}: a constant that leads to itself", self.place(file, line))))
+    }
+}
+
+/// The namespace for Rust, that for all languages, or the name of the file.
+fn package(document: &Document) -> String {
+    let of = |language: &str| document.namespaces.iter().find(|(known, _)| known == language);
+    of("rs").or(of("*")).map_or_else(|| document.stem.clone(), |(_, name)| name.clone())
+}

@@ -1,0 +1,135 @@
+//! Channels made of channels, as brpc has them: a call goes to all of them at once ([`Parallel`]), to one and on failure
+//! to another ([`Selective`]), or to the one that its key belongs to ([`Partitioned`]).
+//!
+//! What comes out is a [`Channel`]: generated clients work on it, and it can be part of another combination. A call's
+//! metadata, deadline and options hold for what it becomes; to drop the call is to drop all of that.
+
+mod parallel;
+mod partitioned;
+mod selective;
+
+pub use parallel::{Parallel, Part};
+pub use partitioned::Partitioned;
+pub use selective::Selective;
+
+use super::{Asked, Begin, Channel, Way, calls::Answer, streaming::Begun, unary};
+use crate::{Codec, Result, Status, stream::Queue};
+use bytes::Bytes;
+use std::{fmt, sync::Arc, time::Instant};
+
+/// A combination of channels.
+pub(super) enum Combined {
+    Parallel(Parallel),
+    Partitioned(Partitioned),
+    Selective(Selective),
+}
+
+impl Combined {
+    /// # Errors
+    /// `InvalidArgument` for a combination of nothing.
+    fn into_channel(self) -> Result<Channel> {
+        if self.channels().is_empty() {
+            return Err(Status::invalid_argument("a combination of channels needs at least one"));
+        }
+        Ok(Channel(Arc::new(Way::Combined(self))))
+    }
+
+    pub(super) fn channels(&self) -> &[Channel] {
+        match self {
+            Combined::Parallel(parallel) => &parallel.channels,
+            Combined::Partitioned(partitioned) => &partitioned.channels,
+            Combined::Selective(selective) => &selective.channels,
+        }
+    }
+
+    /// The codec that all channels can write: where they differ, that of those that cannot write the preferred one.
+    pub(super) fn codec(&self, preferred: Codec) -> Codec {
+        let codecs = self.channels().iter().map(|channel| channel.codec(preferred));
+        codecs.into_iter().find(|codec| *codec != preferred).unwrap_or(preferred)
+    }
+
+    pub(super) async fn unary(&self, begin: Begin, request: Bytes) -> Result<Answer> {
+        match self {
+            Combined::Parallel(parallel) => parallel.unary(&begin, &request).await,
+            Combined::Partitioned(partitioned) => {
+                let channel = partitioned.of(&begin, &request)?;
+                unary::run(begin.part(channel, begin.deadline(crate::clock::now())), request).await
+            }
+            Combined::Selective(selective) => selective.unary(&begin, &request).await,
+        }
+    }
+
+    pub(super) async fn oneway(&self, begin: Begin, request: Bytes) -> Result<()> {
+        match self {
+            Combined::Parallel(parallel) => parallel.oneway(&begin, &request).await,
+            Combined::Partitioned(partitioned) => {
+                let channel = partitioned.of(&begin, &request)?;
+                begin.part(channel, begin.deadline(crate::clock::now())).oneway(request).await
+            }
+            Combined::Selective(selective) => selective.oneway(&begin, &request).await,
+        }
+    }
+
+    pub(super) async fn stream(
+        &self,
+        begin: Begin,
+        message: Option<Bytes>,
+        outbound: Option<Arc<Queue>>,
+    ) -> Result<Begun> {
+        match self {
+            Combined::Parallel(_) => {
+                let text =
+                    "streams do not go through parallel channels, only calls with one request and one reply";
+                Err(Status::unimplemented(text))
+            }
+            Combined::Partitioned(partitioned) => {
+                let channel = partitioned.of(&begin, message.as_deref().unwrap_or_default())?;
+                begin.part(channel, begin.deadline(crate::clock::now())).stream(message, outbound).await
+            }
+            Combined::Selective(selective) => selective.stream(&begin, message, outbound).await,
+        }
+    }
+}
+
+impl Begin {
+    /// The same call on one of the channels, until `deadline`, or that channel's own.
+    fn part(&self, channel: &Channel, deadline: Option<Instant>) -> Begin {
+        let mut part = channel.begin(self.method, self.codec);
+        let own = std::mem::replace(&mut part.metadata, self.metadata.clone());
+        for (name, value) in own.iter().filter(|(name, _)| self.metadata.value(name).is_none()) {
+            // Too much of both together is what the call has, and not what the channel adds.
+            let _ = part.metadata.insert(name, value.clone());
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()));
+        part.timeout = match (left, part.timeout) {
+            (Some(left), Some(own)) => Some(left.min(own)),
+            (left, own) => left.or(own),
+        };
+        if self.compression != crate::Compression::None {
+            part.compression = self.compression;
+        }
+        part.reply_bytes_max = self.reply_bytes_max;
+        if let Some(Asked { hash_key, idempotent, keyed }) = self.asked.as_deref() {
+            let asked = part.asked();
+            asked.hash_key = hash_key.clone();
+            asked.idempotent |= idempotent;
+            asked.keyed |= keyed;
+        }
+        part
+    }
+
+    async fn oneway(self, request: Bytes) -> Result<()> {
+        super::OnewayCall::new(self, Ok(request)).await
+    }
+}
+
+impl fmt::Display for Combined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Combined::Parallel(_) => "parallel",
+            Combined::Partitioned(_) => "partitioned",
+            Combined::Selective(_) => "selective",
+        };
+        f.debug_tuple(kind).field(&self.channels()).finish()
+    }
+}

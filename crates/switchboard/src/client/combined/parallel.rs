@@ -1,0 +1,268 @@
+//! One call to several channels at once, whose answers become one.
+
+use super::{
+    super::{Begin, Channel, calls::Answer, fleet::reworded, unary},
+    Combined,
+};
+use crate::{Codec, Metadata, Result, Status, codec::serde};
+use ::serde::{Serialize, de::DeserializeOwned};
+use bytes::Bytes;
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+
+type Map = dyn Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync;
+type Merge = dyn Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync;
+
+/// A channel that sends each call to several channels at once, see [`Channel::parallel`]. Unary and one-way calls.
+#[derive(Clone)]
+#[must_use = "it is a channel once it is built"]
+pub struct Parallel {
+    pub(super) channels: Vec<Channel>,
+    map: Option<Arc<Map>>,
+    merge: Option<Arc<Merge>>,
+    fail_limit: Option<usize>,
+    success_limit: Option<usize>,
+}
+
+/// A call before it goes to one of several channels, for [`Parallel::map`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Part<'a> {
+    /// Of this channel, from 0.
+    pub index: usize,
+    /// Channels that there are.
+    pub count: usize,
+    /// The full name of the method, `package.Service/Method`.
+    pub method: &'a str,
+    /// How the request is written.
+    pub codec: Codec,
+    /// The request of the caller.
+    pub request: &'a Bytes,
+}
+
+impl Part<'_> {
+    /// The same request.
+    ///
+    /// # Errors
+    /// None; for the ends of closures.
+    pub fn same(&self) -> Result<Option<Bytes>> {
+        Ok(Some(self.request.clone()))
+    }
+
+    /// Reads the request, of a trait service: the arguments of the method, in a tuple or in a struct with their names
+    /// (which JSON needs).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a request that is no `T`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        serde::decode(self.codec, self.request.clone())
+    }
+
+    /// Another request, written as the caller's.
+    ///
+    /// # Errors
+    /// `Internal` when the type refuses to be written.
+    pub fn write<T: Serialize>(&self, request: &T) -> Result<Option<Bytes>> {
+        serde::encode(request, self.codec).map(Some)
+    }
+}
+
+impl Channel {
+    /// A channel that sends each call to all of these, at the same time, and makes one answer of theirs.
+    ///
+    /// ```
+    /// # use switchboard::{Channel, Result};
+    /// # fn combine(channels: Vec<Channel>) -> Result<Channel> {
+    /// let all = Channel::parallel(channels).fail_limit(1).merge_with(|a: u64, b: u64| a + b).build()?;
+    /// # Ok(all)
+    /// # }
+    /// ```
+    pub fn parallel(channels: impl IntoIterator<Item = Channel>) -> Parallel {
+        let channels = channels.into_iter().collect();
+        Parallel { channels, map: None, merge: None, fail_limit: None, success_limit: None }
+    }
+}
+
+impl Parallel {
+    /// Says which request each channel gets, by default the caller's; `None` leaves the channel out of this call.
+    pub fn map(
+        mut self,
+        map: impl Fn(&Part<'_>) -> Result<Option<Bytes>> + Send + Sync + 'static,
+    ) -> Parallel {
+        self.map = Some(Arc::new(map));
+        self
+    }
+
+    /// Makes one answer of those that came, encoded, in the order of their channels; not asked for a single one. By
+    /// default answers of protobuf services are merged as protobuf does: lists are joined, of other fields the last
+    /// counts; those of trait services need this, or [`merge_with`](Self::merge_with).
+    pub fn merge(
+        mut self,
+        merge: impl Fn(Codec, Vec<Bytes>) -> Result<Bytes> + Send + Sync + 'static,
+    ) -> Parallel {
+        self.merge = Some(Arc::new(merge));
+        self
+    }
+
+    /// Makes one answer of two, again and again, in the order of their channels: for trait services, and methods that
+    /// all return a `T`.
+    pub fn merge_with<T>(self, join: impl Fn(T, T) -> T + Send + Sync + 'static) -> Parallel
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.merge(move |codec, answers| {
+            let mut merged = None;
+            for answer in answers {
+                let answer: T = serde::decode(codec, answer)?;
+                merged = Some(match merged {
+                    None => answer,
+                    Some(merged) => join(merged, answer),
+                });
+            }
+            match merged {
+                Some(merged) => serde::encode(&merged, codec),
+                None => Err(Status::internal("there is no answer to merge")),
+            }
+        })
+    }
+
+    /// Fails the call once so many channels have failed, and cancels the others; by default when all have. Answers are
+    /// merged without those of the failed ones.
+    pub fn fail_limit(mut self, failures: usize) -> Parallel {
+        self.fail_limit = Some(failures.max(1));
+        self
+    }
+
+    /// Answers the call once so many channels have answered, and cancels the others; by default all are waited for.
+    pub fn success_limit(mut self, answers: usize) -> Parallel {
+        self.success_limit = Some(answers.max(1));
+        self
+    }
+
+    /// The channel.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without any channel.
+    pub fn build(self) -> Result<Channel> {
+        Combined::Parallel(self).into_channel()
+    }
+
+    pub(super) async fn unary(&self, begin: &Begin, request: &Bytes) -> Result<Answer> {
+        let mut answers = self.all(begin, request, unary::run).await?;
+        let codec = begin.codec;
+        let (mut items, mut attempts) = (Vec::with_capacity(answers.len()), 0);
+        let (head, trailers) = match answers.first_mut() {
+            Some((_, first)) => (std::mem::take(&mut first.head), std::mem::take(&mut first.trailers)),
+            None => (Metadata::new(), Metadata::new()),
+        };
+        for (_, answer) in answers {
+            attempts += answer.attempts;
+            items.push(answer.item.bytes);
+        }
+        let item = match (&self.merge, items.len()) {
+            (_, 1) => items.remove(0),
+            (Some(merge), _) => merge(codec, items)?,
+            (None, _) if codec == Codec::Proto => items.concat().into(),
+            (None, count) => {
+                let text = format!(
+                    "{count} answers of {} and no way to make one of them: Parallel::merge_with says how",
+                    begin.method.path
+                );
+                return Err(Status::failed_precondition(text));
+            }
+        };
+        Ok(Answer { item: item.into(), head, trailers, attempts })
+    }
+
+    pub(super) async fn oneway(&self, begin: &Begin, request: &Bytes) -> Result<()> {
+        self.all(begin, request, Begin::oneway).await.map(drop)
+    }
+
+    /// Sends the call to all channels that it is for; what came of it, in the order of the channels.
+    async fn all<T, F>(
+        &self,
+        begin: &Begin,
+        request: &Bytes,
+        send: impl Fn(Begin, Bytes) -> F,
+    ) -> Result<Vec<(usize, T)>>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (deadline, count) = (begin.deadline(crate::clock::now()), self.channels.len());
+        let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::with_capacity(count);
+        for (index, channel) in self.channels.iter().enumerate() {
+            let part = Part { index, count, method: begin.method.path, codec: begin.codec, request };
+            let request = match &self.map {
+                Some(map) => map(&part)?,
+                None => Some(request.clone()),
+            };
+            if let Some(request) = request {
+                running.push((index, Box::pin(send(begin.part(channel, deadline), request))));
+            }
+        }
+        let called = running.len();
+        if called == 0 {
+            let text = format!("Parallel::map leaves all {count} channels out of this call");
+            return Err(Status::invalid_argument(text));
+        }
+        let fails = self.fail_limit.unwrap_or(called).min(called);
+        let enough = self.success_limit.unwrap_or(called).min(called);
+        let (mut answers, mut failed) = (Vec::with_capacity(called), Vec::new());
+        while answers.len() < enough
+            && let Some((index, outcome)) = first(&mut running).await
+        {
+            match outcome {
+                Ok(answer) => answers.push((index, answer)),
+                Err(status) => {
+                    failed.push(index);
+                    if failed.len() >= fails {
+                        return Err(failure(status, failed, called));
+                    }
+                }
+            }
+        }
+        answers.sort_by_key(|(index, _)| *index);
+        Ok(answers)
+    }
+}
+
+/// The next of them to end; none when all have.
+async fn first<F: Future>(running: &mut Vec<(usize, Pin<Box<F>>)>) -> Option<(usize, F::Output)> {
+    if running.is_empty() {
+        return None;
+    }
+    poll_fn(|cx| {
+        for at in 0..running.len() {
+            if let Poll::Ready(output) = running[at].1.as_mut().poll(cx) {
+                let (index, _) = running.swap_remove(at);
+                return Poll::Ready(Some((index, output)));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// What the caller reads: the failure that was one too many, and where others were.
+fn failure(status: Status, mut failed: Vec<usize>, called: usize) -> Status {
+    failed.sort_unstable();
+    let which: Vec<_> = failed.iter().map(usize::to_string).collect();
+    let (number, which) = (failed.len(), which.join(", "));
+    let text = format!("{} (failed on {number} of {called} channels: {which})", status.message());
+    reworded(status, text)
+}
+
+impl fmt::Debug for Parallel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parallel")
+            .field("channels", &self.channels)
+            .field("fail_limit", &self.fail_limit)
+            .field("success_limit", &self.success_limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! Servers of Apache Thrift.
+
+use super::Foreign;
+use crate::{Codec, Limits};
+use switchboard_wire::{
+    thrift::{Client, Encoded, Framing, Settings},
+    wire::ClientWire,
+};
+
+/// The options of `wire=thrift`.
+#[derive(Debug, Default)]
+pub(super) struct Thrift {
+    settings: Settings,
+    header: bool,
+    framed: Option<bool>,
+}
+
+impl Foreign for Thrift {
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
+        match (name, value) {
+            ("protocol", "binary") => self.settings.encoded = Encoded::Binary,
+            ("protocol", "compact") => self.settings.encoded = Encoded::Compact,
+            ("protocol", "header") => self.header = true,
+            ("protocol", "header-compact") => {
+                self.header = true;
+                self.settings.encoded = Encoded::Compact;
+            }
+            ("protocol", _) => return Err("binary, compact, header or header-compact"),
+            ("framed", _) => self.framed = Some(value.parse().map_err(|_| "true or false")?),
+            ("multiplexed", _) => self.settings.multiplexed = value.parse().map_err(|_| "true or false")?,
+            ("zlib", _) => self.settings.zlib = value.parse().map_err(|_| "true or false")?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.header && self.framed == Some(false) {
+            return Err("THeader has frames of its own: leave framed=false away".into());
+        }
+        if self.settings.zlib && !self.header {
+            return Err("zlib=true needs protocol=header or header-compact".into());
+        }
+        Ok(())
+    }
+
+    fn codec(&self, _preferred: Codec) -> Codec {
+        Codec::Thrift
+    }
+
+    fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
+        let framing = match (self.header, self.framed) {
+            (true, _) => Framing::Header,
+            (false, Some(false)) => Framing::Unframed,
+            (false, _) => Framing::Framed,
+        };
+        Box::new(Client::new(limits.wire(), Settings { framing, ..self.settings }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_do_not_fit_are_refused() {
+        let of = |options: &[(&str, &str)]| {
+            let mut thrift = Thrift::default();
+            for (name, value) in options {
+                assert_eq!(thrift.set(name, value), Ok(true));
+            }
+            thrift
+        };
+        assert!(of(&[]).check().is_ok());
+        assert!(of(&[("protocol", "header"), ("zlib", "true")]).check().is_ok());
+        assert!(of(&[("protocol", "header"), ("framed", "false")]).check().is_err());
+        assert!(of(&[("protocol", "compact"), ("zlib", "true")]).check().is_err());
+        assert_eq!(
+            Thrift::default().set("protocol", "json"),
+            Err("binary, compact, header or header-compact")
+        );
+        assert_eq!(Thrift::default().set("spin", "1"), Ok(false));
+    }
+}

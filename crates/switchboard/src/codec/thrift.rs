@@ -1,0 +1,163 @@
+//! Types of `.thrift` files: Thrift's binary protocol, JSON and postcard.
+//!
+//! Written as Thrift, a request is the struct of a method's arguments and a reply that of its result, in which field 0
+//! is the value and others are the exceptions that the method declares. In JSON and postcard the arguments have names,
+//! and the reply is the value; an exception is a [`Status`] with the exception as its detail, whose type name is that
+//! of the exception and whose value is its struct in the binary protocol.
+
+use super::{malformed, serde, short_name};
+use crate::{Codec, Result, Status};
+use ::serde::{Serialize, de::DeserializeOwned};
+use bytes::Bytes;
+use switchboard_wire::thrift::value::{put_field, put_field_head, put_stop};
+pub use switchboard_wire::thrift::{
+    Double, Malformed, Reader, Type, Uuid, Value,
+    value::{put_field as field, put_stop as stop},
+};
+
+/// An exception of a `.thrift` file.
+///
+/// A handler fails with it, `Err(exception.into())`, where the method declares it; a caller asks the status that its
+/// call ended with: `NotFound::of(&status)`. It arrives typed on every wire that carries details, and in Thrift itself.
+pub trait Exception: Into<Status> + Value {
+    /// The name with the package, as the status has it.
+    const NAME: &'static str;
+
+    /// The exception that a call ended with, if it is this one.
+    fn of(status: &Status) -> Option<Self> {
+        let detail = status.details().iter().find(|detail| detail.type_name == Self::NAME)?;
+        Self::read(&mut Reader::new(&detail.value)).ok()
+    }
+}
+
+/// An exception that a method declares; for generated code.
+#[derive(Clone, Copy, Debug)]
+pub struct Throw {
+    /// Its field in the result.
+    pub id: i16,
+    /// [`Exception::NAME`].
+    pub name: &'static str,
+    /// Makes a status of it.
+    pub read: fn(&mut Reader<'_>) -> std::result::Result<Status, Malformed>,
+}
+
+impl Throw {
+    /// The exception `E` in this field of the result.
+    pub const fn new<E: Exception>(id: i16) -> Throw {
+        Throw { id, name: E::NAME, read: |input| E::read(input).map(Into::into) }
+    }
+}
+
+/// The status of an exception; for generated code.
+pub fn status<E: Exception>(exception: &E, code: crate::Code, text: &str) -> Status {
+    let mut value = Vec::new();
+    exception.write(&mut value);
+    Status::new(code, text).with_detail(E::NAME, value)
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for Thrift, `Unimplemented` for
+/// protobuf.
+pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> {
+    if codec == Codec::Thrift {
+        return written::<T>(|out| message.write(out));
+    }
+    serde::encode(message, codec)
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
+pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result<T> {
+    if codec == Codec::Thrift {
+        return T::read(&mut Reader::new(&bytes))
+            .map_err(|error| malformed(short_name::<T>(), codec, &error));
+    }
+    serde::decode(codec, bytes)
+}
+
+/// Writes what a method returned, or one of the exceptions that it declares.
+///
+/// # Errors
+/// Those of [`encode`], and what the method failed with if that is nothing that Thrift can say.
+pub fn encode_result<T: Serialize + Value>(
+    outcome: Result<T>,
+    codec: Codec,
+    throws: &[Throw],
+) -> Result<Bytes> {
+    if codec != Codec::Thrift {
+        return serde::encode(&outcome?, codec);
+    }
+    match outcome {
+        Ok(value) => written::<T>(|out| {
+            if T::TYPE != Type::VOID {
+                put_field(out, 0, &value);
+            }
+            put_stop(out);
+        }),
+        Err(status) => {
+            let thrown = throws.iter().find_map(|throw| {
+                let detail = status.details().iter().find(|detail| detail.type_name == throw.name)?;
+                Some((throw.id, &detail.value))
+            });
+            let Some((id, value)) = thrown else { return Err(status) };
+            written::<T>(|out| {
+                put_field_head(out, Type::STRUCT, id);
+                out.extend_from_slice(value);
+                put_stop(out);
+            })
+        }
+    }
+}
+
+/// Reads what a method returned.
+///
+/// # Errors
+/// The exception that it threw, those of [`decode`], and `Internal` for a result with neither value nor exception.
+pub fn decode_result<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes, throws: &[Throw]) -> Result<T> {
+    if codec != Codec::Thrift {
+        return serde::decode(codec, bytes);
+    }
+    read_result(&bytes, throws).map_err(|error| malformed(short_name::<T>(), codec, &error))?.map_err(
+        |thrown| {
+            thrown.unwrap_or_else(|| {
+                Status::internal("the result has neither a value nor an exception that the method declares")
+            })
+        },
+    )
+}
+
+type Read<T> = std::result::Result<std::result::Result<T, Option<Status>>, Malformed>;
+
+fn read_result<T: Value>(bytes: &Bytes, throws: &[Throw]) -> Read<T> {
+    let mut input = Reader::new(bytes);
+    let (mut value, mut thrown) = (None, None);
+    input.enter()?;
+    while let Some((kind, id)) = input.field()? {
+        let throw = throws.iter().find(|throw| throw.id == id && kind == Type::STRUCT);
+        match (id, throw) {
+            (0, _) => input.known(kind, &mut value)?,
+            (_, Some(throw)) => thrown = Some((throw.read)(&mut input)?),
+            (_, None) => input.skip(kind)?,
+        }
+    }
+    match (thrown, value.or_else(T::absent)) {
+        (Some(status), _) => Ok(Err(Some(status.with_origin(crate::Origin::Peer)))),
+        (None, Some(value)) => Ok(Ok(value)),
+        (None, None) => Ok(Err(None)),
+    }
+}
+
+/// What `write` writes, in one allocation of its size.
+fn written<T>(write: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+    let mut scratch = serde::scratch();
+    write(&mut scratch);
+    if scratch.len() > i32::MAX as usize {
+        let text = format!("{} of {} bytes is over the limit of Thrift", short_name::<T>(), scratch.len());
+        return Err(Status::resource_exhausted(text));
+    }
+    Ok(serde::payload(scratch))
+}

@@ -1,0 +1,92 @@
+//! Calls whose request was collected first and whose reply is sent in one piece, whatever they are written in.
+
+use super::{dispatch::late, ticket::Ticket};
+use crate::{
+    Call, Code, Codec, Cx, Metadata, Peer, Result, Status,
+    call::{ReplyBody, RequestBody},
+    context,
+    server::Shared,
+};
+use bytes::Bytes;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::Instant,
+};
+use switchboard_wire::MethodId;
+
+/// A call that runs: its result and what goes with it. Dropping it cancels the call.
+pub(super) type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;
+
+/// A call of a unary method that has all but its handler.
+pub(super) struct Whole<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shard: usize,
+    pub(super) peer: &'a Arc<Peer>,
+    pub(super) method: MethodId,
+    pub(super) codec: Codec,
+    pub(super) message: Bytes,
+    pub(super) metadata: Metadata,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Whole<'_> {
+    /// Hands the call over.
+    ///
+    /// # Errors
+    /// What keeps it from beginning: limits, and a server that drains.
+    pub(super) fn begin(self) -> Result<Handler> {
+        let Whole { shared, shard, peer, method, codec, message, metadata, deadline } = self;
+        let table = &shared.table;
+        let mut ticket = Ticket::new(shared, shard, method, deadline, peer)?;
+        ticket.received(message.len());
+        let (service, index) = table.place(method);
+        let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
+        let deadline = ticket.deadline();
+        let cx = Cx::new(peer, service_info, info, deadline, metadata);
+        ticket.set_trace(cx.shared_trace());
+        let call = Call::new(index, codec, RequestBody::One(message), cx);
+        let mut handler = shared.services[usize::from(service)].call(call);
+        let replied = async move {
+            let reply = poll_fn(|cx| {
+                if let Some(over) = ticket.over(cx) {
+                    return Poll::Ready(Err(over));
+                }
+                let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
+                if poll.is_pending() {
+                    ticket.park(cx.waker());
+                }
+                poll
+            });
+            let reply = match deadline {
+                None => reply.await,
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
+                }
+            };
+            let answer = reply.map(crate::Reply::joined).and_then(|reply| match reply.body {
+                ReplyBody::One(message) => {
+                    let mut metadata = reply.metadata;
+                    metadata.extend(reply.trailers);
+                    Ok((message, metadata))
+                }
+                ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
+                    Err(Status::internal("the handler answered with a stream where one message belongs"))
+                }
+            });
+            if let Ok((message, _)) = &answer {
+                ticket.sent(message.len());
+            }
+            ticket.end(answer.as_ref().map_or_else(Status::code, |_| Code::Ok));
+            answer
+        };
+        Ok(Box::pin(replied))
+    }
+}
+
+/// Runs a handler whose outcome nobody waits for; its ticket counts it.
+pub(super) fn notify(handler: Handler) {
+    tokio::spawn(handler);
+}

@@ -1,0 +1,7 @@
+//! Channels made of channels: parallel, selective, partitioned, and nested.
+#![cfg(feature = "macros")]
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod parallel;
+mod picking;
+mod shelf;

@@ -1,0 +1,53 @@
+"""Serves the service of Thrift's cross tests with the Python library: `serve.py PROTOCOL TRANSPORT [multiplexed]`.
+
+Prints the port. Every connection has a thread of its own.
+"""
+
+import sys
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAcceleratedFactory, TBinaryProtocolFactory
+from thrift.protocol.TCompactProtocol import TCompactProtocolFactory
+from thrift.protocol.THeaderProtocol import THeaderProtocolFactory
+from thrift.server.TServer import TThreadedServer
+from thrift.TMultiplexedProcessor import TMultiplexedProcessor
+from thrift.transport.THeaderTransport import THeaderClientType
+from thrift.transport.TSocket import TServerSocket
+from thrift.transport.TTransport import TBufferedTransportFactory, TFramedTransportFactory, TTransportFactoryBase
+
+import thrift_test as t
+
+PROTOCOLS = {
+    "binary": TBinaryProtocolFactory,
+    "accelerated": TBinaryProtocolAcceleratedFactory,
+    "compact": TCompactProtocolFactory,
+    "header": lambda: THeaderProtocolFactory((THeaderClientType.HEADERS,)),
+}
+TRANSPORTS = {
+    "buffered": TBufferedTransportFactory,
+    "framed": TFramedTransportFactory,
+    "bare": TTransportFactoryBase,
+}
+
+
+class Socket(TServerSocket):
+    """Says at which port it listens."""
+
+    def listen(self):
+        super().listen()
+        print(self.handle.getsockname()[1], flush=True)
+
+
+def main(protocol, transport, multiplexed=None):
+    processor = t.Processor(t.Handler())
+    if multiplexed:
+        several = TMultiplexedProcessor()
+        several.registerProcessor("ThriftTest", processor)
+        several.registerProcessor("SecondService", t.Processor(t.Second(), t.SECOND))
+        processor = several
+    socket = Socket("127.0.0.1", 0)
+    server = TThreadedServer(processor, socket, TRANSPORTS[transport](), PROTOCOLS[protocol](), daemon=True)
+    server.serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
