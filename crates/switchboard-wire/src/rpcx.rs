@@ -56,7 +56,9 @@ mod server;
 mod tests;
 
 pub use client::Client;
-pub use server::Server;
+pub use error::text as error_text;
+pub use metadata::pairs as request_metadata;
+pub use server::{Server, codec, find};
 
 /// The first byte of every frame.
 pub const MAGIC: u8 = 0x08;

@@ -9,9 +9,9 @@
 //! compressions and timeouts that cannot be read are refused in the caller's dialect before a body is read. The
 //! compressions are gzip, deflate and zstd.
 //!
-//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`thrift`] a message of Thrift in one, and [`websocket`] turns a
-//! connection into one of JSON-RPC or of the native wire. What browsers load from the application itself is answered by
-//! [`pages`].
+//! Beside them [`jsonrpc`] answers JSON-RPC in a POST, [`thrift`] a message of Thrift in one, [`rpcx`] calls in the
+//! headers of rpcx's gateway, and [`websocket`] turns a connection into one of JSON-RPC, rpcx or the native wire. What
+//! browsers load from the application itself is answered by [`pages`].
 //!
 //! # What a call costs
 //!
@@ -51,6 +51,7 @@ mod replies;
 mod requests;
 mod rest;
 mod reword;
+mod rpcx;
 mod standard;
 pub(crate) mod text;
 mod thrift;

@@ -297,3 +297,62 @@ async fn options_that_are_not_known_are_named() {
         assert!(status.message().contains(expected), "{status}");
     }
 }
+
+/// The answer of the gateway: its status, its headers in lower case, and the body.
+async fn gateway(running: &Running, request: &str, body: &str) -> (String, String) {
+    let mut raw = Raw::open(running).await;
+    let head = format!("{request}host: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    raw.send([head.as_bytes(), body.as_bytes()].concat().as_slice()).await;
+    let mut answer = String::new();
+    soon(raw.0.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+#[tokio::test]
+async fn the_gateway_takes_calls_in_headers() {
+    let (running, seen) = start(&[(Limit::MessageBytesMax, 1000)]).await;
+    let call = "POST / HTTP/1.1\r\nX-RPCX-ServicePath: Probe\r\nX-RPCX-ServiceMethod: Echo\r\n\
+        X-RPCX-SerializeType: 1\r\nX-RPCX-MessageID: 77\r\nX-RPCX-Meta: X-Head-A=b%20c&tenant=d\r\n";
+    let (head, body) = gateway(&running, call, "[1,2]").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(head.contains("x-rpcx-messageid: 77") && head.contains("x-rpcx-meta: x-head-a=b+c"), "{head}");
+    assert_eq!(body, "[1,2]");
+    // The service in the path, and no reply.
+    let note = "PUT /test.Probe HTTP/1.1\r\nX-RPCX-ServiceMethod: Note\r\nX-RPCX-SerializeType: 1\r\n\
+        X-RPCX-Oneway: true\r\n";
+    assert!(gateway(&running, note, "4").await.0.starts_with("http/1.1 200"));
+    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 4).await;
+    for (from, to, code, expected) in [
+        ("Echo", "Fail", "500", "not_found: [1,2]"),
+        ("Echo", "Nothing", "500", "rpcx: can't find method nothing"),
+        ("Path: Probe", "Path: Nobody", "500", "rpcx: can't find service nobody"),
+        ("Type: 1", "Type: 9", "500", "can not find codec for 9"),
+        ("Type: 1", "Type: x", "200", "the serialized type is no number"),
+        ("X-RPCX-ServiceMethod", "X-Other", "200", "empty servicemethod"),
+        ("POST", "DELETE", "405", "allow: get, post, put"),
+    ] {
+        let body = if to == "Fail" { "\"[1,2]\"" } else { "[1,2]" };
+        let (head, _) = gateway(&running, &call.replacen(from, to, 1), body).await;
+        assert!(head.starts_with(&format!("http/1.1 {code}")) && head.contains(expected), "{to}: {head}");
+    }
+    let (head, _) = gateway(&running, call, &"1".repeat(1001)).await;
+    assert!(head.starts_with("http/1.1 413") && head.contains("(message_bytes_max)"), "{head}");
+}
+
+#[tokio::test]
+async fn the_gateway_asks_who_calls() {
+    let tokens = Tokens::default().token("sesame", Caller::new("ali"));
+    let server = Server::new().auth(tokens).add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    let call = |auth: &str| {
+        format!(
+            "POST /Probe HTTP/1.1\r\nX-RPCX-ServiceMethod: Block\r\nX-RPCX-SerializeType: 1\r\nAuthorization: {auth}\r\n"
+        )
+    };
+    let (head, body) = gateway(&running, &call("Bearer sesame"), "[]").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert_eq!(body, "\"rpcx\"");
+    let (head, _) = gateway(&running, &call("Bearer nonsense"), "[]").await;
+    assert!(head.starts_with("http/1.1 401") && head.contains("x-rpcx-messagestatustype: error"), "{head}");
+}

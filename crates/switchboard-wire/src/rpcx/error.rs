@@ -16,6 +16,16 @@ const DETAILS: &str = "x-status-details-bin";
 /// Longer texts are cut, in bytes: the receiver has a limit for all metadata.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
+/// The text that callers get.
+pub fn text(status: &Status) -> String {
+    let (code, mut message) = (status.code(), status.message());
+    if message.len() > TEXT_BYTES_MAX {
+        message = &message[..message.floor_char_boundary(TEXT_BYTES_MAX)];
+    }
+    let plain = code == Code::Unknown || message.starts_with(PREFIX);
+    if plain { message.to_owned() } else { format!("{code}: {message}") }
+}
+
 /// What is sent of a status.
 pub(super) struct Written {
     text: String,
@@ -26,12 +36,7 @@ pub(super) struct Written {
 
 impl Written {
     pub(super) fn of(status: &Status) -> Written {
-        let (code, mut message) = (status.code(), status.message());
-        if message.len() > TEXT_BYTES_MAX {
-            message = &message[..message.floor_char_boundary(TEXT_BYTES_MAX)];
-        }
-        let plain = code == Code::Unknown || message.starts_with(PREFIX);
-        let text = if plain { message.to_owned() } else { format!("{code}: {message}") };
+        let (code, text) = (status.code(), text(status));
         let retry = match status.retry() {
             Retry::Safe => Some("safe".to_owned()),
             Retry::After(pause) => Some(pause.as_millis().to_string()),

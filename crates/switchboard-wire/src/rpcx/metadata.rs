@@ -28,6 +28,23 @@ pub(super) enum Unreadable {
     Refused(Status),
 }
 
+/// Reads the metadata of a request that came as names and values: what handlers get, and the time that is left.
+///
+/// # Errors
+/// `ResourceExhausted` for what is over a limit.
+pub fn pairs(pairs: &[(String, String)], limits: &Limits) -> Result<(Metadata, Option<Duration>), Status> {
+    let mut block = Vec::new();
+    for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+        block.put_u32(text.len() as u32);
+        block.put_slice(text.as_bytes());
+    }
+    match request(&block, limits) {
+        Ok(request) => Ok((request.metadata, request.timeout)),
+        Err(Unreadable::Refused(status)) => Err(status),
+        Err(Unreadable::Malformed) => Err(Status::internal("metadata that was just written is not whole")),
+    }
+}
+
 /// Reads the block of a request.
 pub(super) fn request(block: &[u8], limits: &Limits) -> Result<Request, Unreadable> {
     let mut request = Request::default();

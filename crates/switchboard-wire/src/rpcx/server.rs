@@ -3,7 +3,7 @@
 use super::{
     connect::Connect,
     error::{self, Written},
-    frame::{self, Framer, HEADER_LEN, Head, Header, Next, Part, bit, codec},
+    frame::{self, Framer, HEADER_LEN, Head, Header, Next, Part, bit},
     metadata::{self, Block, Unreadable},
 };
 use crate::{
@@ -141,7 +141,7 @@ impl Server {
             };
             let head = CallHead {
                 method: known.method,
-                codec: self.codec(header.codec >> 4, known.method)?,
+                codec: codec(&self.table, header.codec >> 4, known.method)?,
                 encoding,
                 timeout: request.timeout,
                 metadata: request.metadata,
@@ -174,18 +174,6 @@ impl Server {
             self.known.push(known.clone());
         }
         Ok(known)
-    }
-
-    /// The codec with this number of rpcx.
-    fn codec(&self, number: u8, method: MethodId) -> Result<Codec, Status> {
-        let (service, _) = self.table.place(method);
-        let is_protobuf = !self.table.services()[usize::from(service)].descriptor.is_empty();
-        match frame::codec_of(number) {
-            Some(codec) => Ok(codec),
-            // The caller has written the message itself.
-            None if number == codec::RAW && is_protobuf => Ok(Codec::Proto),
-            None => Err(error::no_codec(number)),
-        }
     }
 
     /// Largest payload of a request; of a method that has no limit of its own, that of the connection.
@@ -273,8 +261,26 @@ fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
     frame::put_head(header, names, block.len(), |into| block.put(into), 0, out);
 }
 
+/// The codec with this number of rpcx, for messages of the method.
+///
+/// # Errors
+/// `Unimplemented` in the words of rpcx.
+pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec, Status> {
+    let (service, _) = table.place(method);
+    let is_protobuf = !table.services()[usize::from(service)].descriptor.is_empty();
+    match frame::codec_of(number) {
+        Some(codec) => Ok(codec),
+        // The caller has written the message itself.
+        None if number == frame::codec::RAW && is_protobuf => Ok(Codec::Proto),
+        None => Err(error::no_codec(number)),
+    }
+}
+
 /// The method of a service by its full name, or by its last part where that is clear.
-fn find(table: &MethodTable, path: &str, method: &str) -> Result<MethodId, Status> {
+///
+/// # Errors
+/// `Unimplemented` in the words of rpcx.
+pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<MethodId, Status> {
     if let Some(found) = table.find(&format!("{path}/{method}")) {
         return Ok(found);
     }

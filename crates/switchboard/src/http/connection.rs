@@ -8,6 +8,7 @@ use super::{
     dispatch::Dispatch,
     jsonrpc::{self, JsonRpc},
     refusal, rest,
+    rpcx::{self, Gateway},
     text::Text,
     thrift::{self, Thrift},
     trailers::Trailers,
@@ -152,6 +153,7 @@ struct Front {
     rest: rest::Caller,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
+    rpcx: Gateway,
     thrift: Thrift,
     upgrades: Upgrades,
     metadata: MetadataLimits,
@@ -182,6 +184,7 @@ impl Front {
             service,
             rest,
             jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
+            rpcx: Gateway::new(peer, shared.clone(), limits, shard),
             thrift: Thrift::new(peer, shared.clone(), limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
@@ -212,6 +215,10 @@ impl Front {
         }
         if let Some(page) = self.shared.pages.answer(&request) {
             return Box::pin(std::future::ready(Ok(page)));
+        }
+        if rpcx::is_gateway(&request) {
+            let answer = self.rpcx.clone().answer(request);
+            return Box::pin(async move { Ok(answer.await) });
         }
         if thrift::is_thrift(&request) {
             let answer = self.thrift.clone().answer(request);

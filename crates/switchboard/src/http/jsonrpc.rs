@@ -259,7 +259,7 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
 }
 
 /// A part of a query string without its escapes; those that are none stay.
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
