@@ -17,6 +17,10 @@ const AUTHENTICATION: &str = "baidu-authentication";
 const AUTHENTICATION_BIN: &str = "baidu-authentication-bin";
 const AUTHORIZATION: &str = "authorization";
 
+/// What a request has fields of its own for.
+const OWN: [&str; 7] =
+    [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, REQUEST_ID, AUTHENTICATION, AUTHENTICATION_BIN];
+
 /// What a request says beside its method: the user fields, then what the call has fields of its own for.
 ///
 /// # Errors
@@ -94,12 +98,9 @@ pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, me
     if let Some(credentials) = credentials {
         proto::put_bytes(into, 7, credentials);
     }
-    if metadata.len() > 0 {
+    if !metadata.is_empty() {
         let mut rest = metadata.clone();
-        for own in [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, REQUEST_ID, AUTHENTICATION, AUTHENTICATION_BIN]
-        {
-            rest.remove(own);
-        }
+        OWN.iter().for_each(|own| rest.remove(own));
         put(into, &rest);
     }
 }

@@ -73,7 +73,7 @@ impl Frame {
 
     /// Its meta.
     #[inline]
-    pub(super) fn meta_of<'a>(self, input: &'a Input) -> &'a [u8] {
+    pub(super) fn meta_of(self, input: &Input) -> &[u8] {
         &input.rest()[HEADER_LEN..HEADER_LEN + self.meta]
     }
 

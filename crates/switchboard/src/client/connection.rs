@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     Code, Codec, Metadata, Origin, Result, Retry, Status,
-    call::no_attachments,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -25,7 +24,7 @@ use crate::{
     stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
-use ending::close;
+use ending::{Talk, close};
 use std::{
     future::Future,
     io::IoSlice,
@@ -51,8 +50,6 @@ const OUTBOX_HIGH: usize = 256 << 10;
 /// Reads of one turn, so that neighbours on the worker get theirs.
 const READS_MAX: usize = 1;
 const PARTS_MAX: usize = 64;
-/// A server that closes a connection on which nothing was said, and does so earlier, is not there.
-const UNUSED: Duration = Duration::from_secs(1);
 
 pub(super) struct Connection {
     inner: Mutex<Inner>,
@@ -151,8 +148,7 @@ impl Connection {
             ready: Vec::new(),
             wake: Vec::new(),
             last_read: now,
-            heard: false,
-            said: false,
+            talk: Talk::default(),
             pinged: None,
             alarm: None,
             sleep: None,
@@ -317,9 +313,7 @@ impl Inner {
         if let Some(status) = &self.closed {
             return Err(status.clone().with_retry(Retry::Safe));
         }
-        if request.metadata.attachment().is_some() && !self.wire.carries_attachments() {
-            return Err(no_attachments(self.wire.name()));
-        }
+        self.wire.check(request.metadata)?;
         if request.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
         }
@@ -577,9 +571,7 @@ pub(super) struct Task {
     ready: Vec<u32>,
     wake: Vec<Waker>,
     last_read: Instant,
-    heard: bool,
-    /// Something was there to be written.
-    said: bool,
+    talk: Talk,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -646,7 +638,7 @@ impl Task {
         }
         if self.writing.is_empty() {
             std::mem::swap(&mut inner.out, &mut self.writing);
-            self.said |= !self.writing.is_empty();
+            self.talk.said(!self.writing.is_empty());
         }
         drop(inner);
         for waker in self.wake.drain(..) {
@@ -705,7 +697,7 @@ impl Task {
             Ok(_) => {}
         }
         self.last_read = crate::clock::now();
-        self.heard = true;
+        self.talk = Talk::Heard;
         runtime::traffic(self.last_read);
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
@@ -794,10 +786,7 @@ impl Future for Task {
             for waker in this.wake.drain(..) {
                 waker.wake();
             }
-            // On wires that begin with a call a server hears nothing of a connection without one, and may close it after
-            // a while; that is no failure.
-            let unused = !this.said && crate::clock::now() - this.last_read > UNUSED;
-            if this.heard || unused { Ended::Heard } else { Ended::Unheard(end) }
+            this.talk.ended(this.last_read, end)
         })
     }
 }

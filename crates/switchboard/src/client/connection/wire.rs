@@ -1,8 +1,9 @@
 //! What a connection speaks: the native wire without a detour, or that of another framework.
 
+use crate::call::no_attachments;
 use bytes::Bytes;
 use switchboard_wire::{
-    Fatal, Input, Outbox, SchemaId, Status,
+    Fatal, Input, Metadata, Outbox, SchemaId, Status,
     native::Client,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
 };
@@ -20,6 +21,17 @@ macro_rules! either {
             Wire::Foreign($machine) => $call,
         }
     };
+}
+
+impl Wire {
+    /// Whether there is a place for everything in the metadata of a call.
+    #[inline]
+    pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Status> {
+        match metadata.attachment() {
+            Some(_) if !self.carries_attachments() => Err(no_attachments(self.name())),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl ClientWire for Wire {
