@@ -68,7 +68,7 @@ impl Told {
 }
 
 fn filler(request: u64, at: u32, bytes: u32) -> Vec<u8> {
-    (0..bytes).map(|byte| mix(request ^ u64::from(at) << 32 ^ u64::from(byte / 64)) as u8).collect()
+    (0..bytes).map(|byte| mix(request ^ (u64::from(at) << 32) ^ u64::from(byte / 64)) as u8).collect()
 }
 
 /// What servers do with calls.
@@ -143,7 +143,7 @@ impl Service for Work {
 impl Work {
     /// Does what the request asks for: its effect first, then it takes its time.
     async fn work(&self, ask: &Ask) -> Result<()> {
-        let luck = mix(ask.request ^ self.place.1 << 40 ^ crate::clock::now_ns() / 1_000_000);
+        let luck = mix(ask.request ^ (self.place.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
         if luck % 100 < ask.fails {
             let pause = Duration::from_millis(luck % 30);
             match luck >> 32 & 7 {

@@ -30,11 +30,13 @@ pub(in super::super) enum First {
 /// How long a call waits for a connection of an endpoint that should have one, when it could go elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
+
 /// An attempt that has not ended.
 struct Running {
     /// The number of its endpoint.
     endpoint: u64,
-    attempt: Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>,
+    attempt: Attempt,
 }
 
 /// Sends a unary call and waits for its answer, at as many endpoints as it takes.
