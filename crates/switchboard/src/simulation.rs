@@ -83,10 +83,14 @@ fn quick_seeds() {
 
 #[test]
 fn kept_seeds() {
+    if number("SEED").is_some() {
+        // That one alone: its addresses are named after it.
+        return;
+    }
     for line in KEPT.lines().filter(|line| !line.starts_with('#')) {
         let seed = line.split_whitespace().next().unwrap_or_default();
         let seed = seed.parse().expect("a seed begins the line");
-        // Its addresses are named after it, and the others run already.
+        // The others run already.
         if seed >= seeds() {
             run(seed);
         }

@@ -1,5 +1,5 @@
-//! Channels made of channels, as brpc has them: a call goes to all of them at once ([`Parallel`]), to one and on failure
-//! to another ([`Selective`]), or to the one that its key belongs to ([`Partitioned`]).
+//! Channels made of channels, as brpc has them: a call goes to all of them at once ([`Parallel`]), to one and on
+//! failure to another ([`Selective`]), or to the one that its key belongs to ([`Partitioned`]).
 //!
 //! What comes out is a [`Channel`]: generated clients work on it, and it can be part of another combination. A call's
 //! metadata, deadline and options hold for what it becomes; to drop the call is to drop all of that.

@@ -68,7 +68,7 @@ impl Told {
 }
 
 fn filler(request: u64, at: u32, bytes: u32) -> Vec<u8> {
-    (0..bytes).map(|byte| mix(request ^ u64::from(at) << 32 ^ u64::from(byte / 64)) as u8).collect()
+    (0..bytes).map(|byte| mix(request ^ (u64::from(at) << 32) ^ u64::from(byte / 64)) as u8).collect()
 }
 
 /// What servers do with calls.

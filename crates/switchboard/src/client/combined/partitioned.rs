@@ -19,10 +19,10 @@ pub struct Partitioned {
 }
 
 impl Channel {
-    /// A channel that sends each call to one of these, always the same one for the same key: the one that jump consistent
-    /// hashing chooses for the FNV-1a hash of the key. One that is added at the end takes its share of the keys from the
-    /// others, and moves nothing else. A call's [`hash_key`](crate::UnaryCall::hash_key) is its key, or what
-    /// [`key_of`](Partitioned::key_of) finds in its request; a call without a key is refused.
+    /// A channel that sends each call to one of these, always the same one for the same key: the one that jump
+    /// consistent hashing chooses for the FNV-1a hash of the key. One that is added at the end takes its share of the
+    /// keys from the others, and moves nothing else. A call's [`hash_key`](crate::UnaryCall::hash_key) is its key, or
+    /// what [`key_of`](Partitioned::key_of) finds in its request; a call without a key is refused.
     ///
     /// For calls that concern several partitions there is [`Channel::parallel`] with a map that splits the request.
     pub fn partitioned(channels: impl IntoIterator<Item = Channel>) -> Partitioned {

@@ -30,6 +30,8 @@ pub(in super::super) enum First {
 /// How long a call waits for a connection of an endpoint that should have one, when it could go elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
+
 /// An attempt that has not ended.
 struct Running {
     /// The number of its endpoint.

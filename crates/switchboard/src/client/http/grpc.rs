@@ -103,8 +103,8 @@ fn parse_details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
     Fields(status).filter(|(number, _)| *number == 3).map(|(_, bytes)| any(bytes)).collect()
 }
 
-/// The delay of a `google.rpc.RetryInfo`: field 1, a `google.protobuf.Duration` of seconds and nanoseconds. None for what
-/// cannot be read, or is negative.
+/// The delay of a `google.rpc.RetryInfo`: field 1, a `google.protobuf.Duration` of seconds and nanoseconds. None for
+/// what cannot be read, or is negative.
 pub(super) fn retry_delay(info: &[u8]) -> Option<Duration> {
     let (_, delay) = Fields(info).find(|(number, _)| *number == 1)?;
     let (mut fields, mut seconds, mut nanos) = (Fields(delay), 0, 0);
