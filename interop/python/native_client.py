@@ -12,6 +12,8 @@ import socket
 import struct
 import zlib
 
+import blocks
+
 PREFACE = b"\xf5SWB\x01\0\0\0"
 DEFAULT_WINDOW = 65536
 
@@ -23,11 +25,21 @@ FLAG_ONEWAY = 8
 
 MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, CALLS_MAX, STREAM_WINDOW_BYTES, METHODS_MAX, ENCODINGS = range(1, 7)
 PROTO, JSON = 1, 2
-IDENTITY, GZIP, ZSTD, DEFLATE = range(4)
+IDENTITY, GZIP, ZSTD, DEFLATE, SNAPPY, LZ4 = range(6)
 
-# Those that the standard library has.
-COMPRESS = {GZIP: gzip.compress, DEFLATE: zlib.compress}
-DECOMPRESS = {GZIP: gzip.decompress, DEFLATE: zlib.decompress}
+# Those that the standard library has, and those that are quickly written.
+COMPRESS = {
+    GZIP: gzip.compress,
+    DEFLATE: zlib.compress,
+    SNAPPY: blocks.snappy_compress,
+    LZ4: blocks.lz4_compress,
+}
+DECOMPRESS = {
+    GZIP: gzip.decompress,
+    DEFLATE: zlib.decompress,
+    SNAPPY: blocks.snappy_decompress,
+    LZ4: blocks.lz4_decompress,
+}
 
 CANCELED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 1, 3, 4, 5
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 12, 13, 14

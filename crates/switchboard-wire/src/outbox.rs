@@ -16,6 +16,8 @@ const TAIL_KEEP_MAX: usize = 256 << 10;
 pub struct Outbox {
     parts: VecDeque<Bytes>,
     parts_bytes: usize,
+    /// Of the first part: its memory is kept until the rest is written.
+    front_written: usize,
     tail: BytesMut,
 }
 
@@ -80,6 +82,14 @@ impl Outbox {
         self.len() == 0
     }
 
+    /// Memory that what is not written yet keeps: more than its [length](Self::len) where large parts were written in
+    /// part, or the tail has room.
+    #[inline]
+    pub fn held(&self) -> usize {
+        let tail = if self.tail.is_empty() { 0 } else { self.tail.capacity() };
+        self.parts_bytes + self.front_written + tail
+    }
+
     /// Fills `slices` with the front of the outbox for one vectored write; says how many it filled.
     pub fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = (!self.tail.is_empty()).then_some(&self.tail[..]);
@@ -101,10 +111,12 @@ impl Outbox {
             if written < part.len() {
                 part.advance(written);
                 self.parts_bytes -= written;
+                self.front_written += written;
                 return;
             }
             written -= part.len();
             self.parts_bytes -= part.len();
+            self.front_written = 0;
             self.parts.pop_front();
         }
         if written == self.tail.len() {
@@ -117,12 +129,12 @@ impl Outbox {
         }
     }
 
-    /// Gives an emptied tail's memory away, for instance to a pool; nothing while bytes wait.
+    /// Gives an emptied tail's memory away, for instance to a pool, also while large parts wait.
     pub fn release(&mut self) -> Option<BytesMut> {
-        (self.is_empty() && self.tail.capacity() > 0).then(|| {
+        if self.parts.is_empty() && self.tail.is_empty() {
             self.parts = VecDeque::new();
-            std::mem::take(&mut self.tail)
-        })
+        }
+        (self.tail.is_empty() && self.tail.capacity() > 0).then(|| std::mem::take(&mut self.tail))
     }
 
     /// Takes memory for the tail from a pool if it has none: growing from nothing would copy every batch anew.
@@ -141,6 +153,7 @@ impl Outbox {
         }
         all.extend_from_slice(&self.tail);
         self.parts_bytes = 0;
+        self.front_written = 0;
         self.tail.clear();
         all
     }
@@ -174,5 +187,21 @@ mod tests {
             assert_eq!(written, expected);
             assert!(outbox.release().is_some() && outbox.release().is_none());
         }
+    }
+
+    #[test]
+    fn memory_is_held_until_a_part_is_written_to_its_end() {
+        let mut outbox = Outbox::new();
+        outbox.put(&Bytes::from(vec![1; 20_000]));
+        outbox.advance(15_000);
+        assert_eq!((outbox.len(), outbox.held()), (5_000, 20_000));
+        outbox.adopt(|| BytesMut::with_capacity(1000));
+        assert!(outbox.release().is_some(), "an empty tail is not needed for parts");
+        outbox.put(&Bytes::from_static(b"tail"));
+        assert!(outbox.release().is_none() && outbox.held() >= 20_000 + TAIL_BYTES);
+        outbox.advance(5_000);
+        assert!(outbox.held() >= TAIL_BYTES && outbox.held() < 20_000);
+        outbox.advance(4);
+        assert_eq!(outbox.held(), 0);
     }
 }

@@ -360,6 +360,10 @@ pub trait ServerWire: Send {
         0
     }
 
+    /// Refuses messages over this size from now on, though they are within the limits: there is no room for them.
+    /// Wires that cannot refuse a message before they have it need do nothing.
+    fn take_at_most(&mut self, _bytes: u32) {}
+
     /// Whether peers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
     fn answers_pings(&self) -> bool {
         true

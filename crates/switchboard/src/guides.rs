@@ -8,6 +8,10 @@ struct Auth;
 #[doc = include_str!("../../../docs/balancing.md")]
 struct Balancing;
 
+#[cfg(feature = "http")]
+#[doc = include_str!("../../../docs/compression.md")]
+struct Compression;
+
 #[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/combining.md")]
 struct Combining;

@@ -34,6 +34,7 @@ mod guides;
 mod http;
 pub mod layer;
 pub mod limits;
+mod memory;
 mod metrics;
 mod net;
 pub mod runtime;
@@ -63,6 +64,7 @@ pub use flags::Flag;
 pub use http::{Cors, HttpJson};
 pub use layer::{Layer, Next};
 pub use limits::{Limit, Limits};
+pub use memory::MemoryStats;
 pub use metrics::{
     CarrierStats, CertificateStats, Latency, MethodStats, PeerStats, ServerStats, TlsStats, WireStats,
 };

@@ -102,6 +102,7 @@ limits! {
     HandshakeTimeout "handshake_timeout" Milliseconds 10_000 10..=600_000 "time that a peer gets for the TLS handshake";
     IdleTimeout "idle_timeout" Milliseconds 300_000 100..=86_400_000 "silence after which a connection is asked for a sign of life";
     KeepaliveTimeout "keepalive_timeout" Milliseconds 20_000 100..=86_400_000 "time that a peer gets to give a sign of life";
+    MemoryBytesMax "memory_bytes_max" Bytes 2_147_483_648 0..=1_125_899_906_842_624 "bytes that all peers together make a server hold; from 80 % on the greediest are not read; 0: no limit";
     MessageBytesMax "message_bytes_max" Bytes 4_194_304 1..=4_000_000_000 "largest message taken, uncompressed";
     MetadataBytesMax "metadata_bytes_max" Bytes 16_384 256..=65_535 "largest metadata of a call, reply or end";
     MetadataEntriesMax "metadata_entries_max" Count 64 1..=4_096 "most metadata entries of a call, reply or end";

@@ -106,6 +106,8 @@ pub struct ServerStats {
     pub unknown_protocol: u64,
     /// Connections closed because their peer broke its protocol.
     pub protocol_errors: u64,
+    /// What peers make the server hold.
+    pub memory: crate::MemoryStats,
     /// What was counted of TLS.
     pub tls: TlsStats,
     /// By method, in the order in which services were added.

@@ -26,6 +26,7 @@ use crate::{
     flags::{Flag, Flags},
     guard::{Guarding, Guards, Wires},
     limits::Source,
+    memory::Account,
     metrics::{Carrier, Metrics, ServerStats},
     net::{Address, Listener},
     runtime,
@@ -384,6 +385,7 @@ impl Server {
         let guarding = self.guards.build(&table, limited)?;
         let services = self.services.into_iter().enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
+        let memory = Account::new(live.memory_bytes_max.clone(), table.len());
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),
@@ -401,6 +403,7 @@ impl Server {
             limits: self.limits,
             compression: self.compression,
             parked: AtomicUsize::new(0),
+            memory,
             draining: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             access: self.access,
@@ -599,6 +602,8 @@ pub(crate) struct Shared {
     /// Calls that wait in handlers, on all connections. Calls that are ready at once are never counted here, so
     /// the hot path shares no counter.
     pub(crate) parked: AtomicUsize,
+    /// What connections hold for their peers.
+    pub(crate) memory: Account,
     pub(crate) draining: AtomicBool,
     /// The calls that are left had their time to end.
     pub(crate) ending: AtomicBool,

@@ -207,6 +207,8 @@ pub(crate) trait Items: Send {
     fn next_made(self: Pin<&mut Self>) -> Option<Message> {
         None
     }
+    /// Bytes of messages that were made and not taken yet.
+    fn held(&self) -> usize;
     /// What goes before the first message; asked for after the first `poll_next` that was ready.
     fn head(&self) -> Metadata;
     /// What goes with the end; asked for after the last `poll_next`.
@@ -278,6 +280,10 @@ impl Items for HandlerItems {
     fn next_made(self: Pin<&mut Self>) -> Option<Message> {
         let this = self.get_mut();
         this.batch.pop(&this.queue)
+    }
+
+    fn held(&self) -> usize {
+        self.queue.bytes().saturating_sub(self.batch.used)
     }
 
     fn head(&self) -> Metadata {
@@ -527,6 +533,11 @@ impl Queue {
     pub(crate) fn take_credit(&self, least: u32) -> Option<u32> {
         let mut state = self.lock();
         (state.taken >= least.max(1) && state.end.is_none()).then(|| std::mem::take(&mut state.taken))
+    }
+
+    /// Bytes of the messages that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
     }
 
     /// Wakes this waker when the consumer takes something or goes.

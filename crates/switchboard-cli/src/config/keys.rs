@@ -197,7 +197,7 @@ pub(super) fn all() -> Vec<Key> {
             default: Some(default.clone()),
             example: default,
             doc: limit.doc(),
-            reloads: matches!(limit, Limit::ConnectionsMax | Limit::ServerCallsMax),
+            reloads: matches!(limit, Limit::ConnectionsMax | Limit::MemoryBytesMax | Limit::ServerCallsMax),
         }
     }));
     keys

@@ -2,11 +2,14 @@
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, SchemaId, Status,
+    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, SchemaId, Status,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
+
+/// When a message may find room again.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// One connection's machine.
 ///
@@ -22,6 +25,8 @@ pub struct Server {
     peer: PeerSettings,
     /// What compressed messages are taken.
     encodings: Encodings,
+    /// There is room for messages of this size.
+    room: u32,
     greeted: bool,
     draining: bool,
     refusing: bool,
@@ -50,6 +55,7 @@ impl Server {
             methods: Vec::new(),
             peer: PeerSettings::default(),
             encodings: Encodings::NONE,
+            room: u32::MAX,
             greeted: false,
             draining: false,
             refusing: false,
@@ -111,11 +117,17 @@ impl Server {
         self.table.largest_message(self.limits.message_bytes_max)
     }
 
-    /// Says which message is too large; for a CALL also of which method.
+    /// Says which message is too large, for now or for good; for a CALL also of which method.
     #[cold]
     fn too_large(&self, header: Header, bytes: u32) -> Status {
         let general = self.limits.message_bytes_max;
         match self.methods.get(usize::from(header.aux)) {
+            _ if bytes > self.room && bytes <= self.largest_message() => {
+                let retry = if header.kind == kind::CALL { Retry::After(PAUSE) } else { Retry::IfIdempotent };
+                let text =
+                    format!("no room for a message of {bytes} bytes now (memory_bytes_max of the receiver)");
+                Status::resource_exhausted(text).with_retry(retry)
+            }
             Some(Named::Method(method)) if header.kind == kind::CALL => {
                 self.table.too_large(*method, bytes, general)
             }
@@ -126,7 +138,7 @@ impl Server {
     #[inline]
     fn head_of(&self, header: Header, fixed: [u8; CALL_FIXED], metadata: &[u8]) -> Result<Head, Status> {
         if self.refusing {
-            return Err(Status::unavailable("the server is going away").with_retry(crate::Retry::Safe));
+            return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
         let (method, theirs) = match self.methods.get(usize::from(header.aux)) {
             Some(Named::Method(method)) => (*method, None),
@@ -257,7 +269,8 @@ impl ServerWire for Server {
     #[inline(always)]
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
         let max = self.limits.message_bytes_max;
-        let header = self.framer.next_of(kind::CALL, input, self.table.largest_message(max))?;
+        let header =
+            self.framer.next_of(kind::CALL, input, self.table.largest_message(max).min(self.room))?;
         let body = &input.rest()[..header.len as usize];
         let plain = body.first_chunk::<CALL_FIXED>().and_then(|fixed| {
             let Named::Method(method) = *self.methods.get(usize::from(header.aux))? else { return None };
@@ -285,14 +298,17 @@ impl ServerWire for Server {
             frame::put_preface(&self.limits, self.largest_message(), self.encodings, out);
         }
         loop {
-            let Server { framer, limits, table, methods, .. } = &mut *self;
-            let message_max = |header: Header| match methods.get(usize::from(header.aux)) {
-                _ if !table.has_limits() => limits.message_bytes_max,
-                Some(Named::Method(method)) if header.kind == kind::CALL => {
-                    table.message_bytes_max(*method, limits.message_bytes_max)
-                }
-                // The driver knows which method the call of an ITEM has.
-                _ => table.largest_message(limits.message_bytes_max),
+            let Server { framer, limits, table, methods, room, .. } = &mut *self;
+            let message_max = |header: Header| {
+                let max = match methods.get(usize::from(header.aux)) {
+                    _ if !table.has_limits() => limits.message_bytes_max,
+                    Some(Named::Method(method)) if header.kind == kind::CALL => {
+                        table.message_bytes_max(*method, limits.message_bytes_max)
+                    }
+                    // The driver knows which method the call of an ITEM has.
+                    _ => table.largest_message(limits.message_bytes_max),
+                };
+                max.min(*room)
             };
             let header = match framer.next(input, limits, message_max)? {
                 Next::Wait => return Ok(None),
@@ -389,6 +405,10 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn take_at_most(&mut self, bytes: u32) {
+        self.room = bytes;
     }
 
     fn send_window(&self) -> u32 {

@@ -211,6 +211,7 @@ fn status(shared: &Shared) -> Page {
         .fact("connections", stats.connections)
         .fact("connections_accepted", stats.accepted)
         .fact("calls_in_flight", stats.calls_in_flight)
+        .fact("memory_held_bytes", stats.memory.held)
         .fact("unknown_protocol", stats.unknown_protocol)
         .fact("protocol_errors", stats.protocol_errors);
     Page::new("status").table(about).table(listeners).table(carriers).table(methods).table(codes)
@@ -236,7 +237,19 @@ fn vars(shared: &Shared, query: &str) -> Page {
 fn connections(shared: &Shared) -> Page {
     let mut table = Table::new(
         "connections",
-        ["number", "peer", "protocol", "age_s", "waiting", "calls", "lost", "received", "sent"],
+        [
+            "number",
+            "peer",
+            "protocol",
+            "age_s",
+            "waiting",
+            "held_bytes",
+            "paused",
+            "calls",
+            "lost",
+            "received",
+            "sent",
+        ],
     );
     let now = Instant::now();
     let open = shared.open();
@@ -244,7 +257,7 @@ fn connections(shared: &Shared) -> Page {
     let mut oldest: Vec<_> = open.iter().collect();
     oldest.sort_unstable_by_key(|(number, _)| **number);
     for (number, open) in oldest.into_iter().take(ROWS_MAX) {
-        let counts = open.counts();
+        let (counts, (held, paused)) = (open.counts(), open.held());
         let count = |part: fn(&crate::server::Counts) -> u64| counts.as_ref().map(part).into();
         table.push([
             (*number).into(),
@@ -252,6 +265,8 @@ fn connections(shared: &Shared) -> Page {
             open.carrier.map(Carrier::name).into(),
             now.saturating_duration_since(open.began).as_secs().into(),
             (open.waiting() as u64).into(),
+            (held as u64).into(),
+            paused.then_some("for want of room").into(),
             count(|counts| counts.started),
             count(|counts| counts.lost),
             count(|counts| counts.received),

@@ -149,6 +149,10 @@ impl Items for Changed {
         })
     }
 
+    fn held(&self) -> usize {
+        self.items.held()
+    }
+
     fn head(&self) -> Metadata {
         self.items.head()
     }

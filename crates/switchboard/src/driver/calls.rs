@@ -31,6 +31,8 @@ pub(super) struct Parked {
     /// Bytes of its messages so far.
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Bytes that its request and its queues hold.
+    pub(super) held: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) trace: Option<Arc<Trace>>,
     /// Requests that are still coming.

@@ -5,6 +5,7 @@
 //! insert and a wake-up.
 
 mod answer;
+mod holding;
 mod streams;
 
 pub(crate) use streams::guarded_next;
@@ -23,6 +24,7 @@ use crate::{
     server::{Flight, SHOWN_MAX, Shared, going_away},
 };
 use bytes::BytesMut;
+use holding::Holding;
 use std::{
     future::Future,
     io::IoSlice,
@@ -77,6 +79,8 @@ pub(crate) struct Connection<W> {
     ready: Vec<u32>,
     /// Streams whose replies wait for the outbox to shrink.
     stalled: Vec<u32>,
+    /// What all of it comes to.
+    holding: Holding,
     /// When the clock was last read.
     now: Instant,
     /// Calls that were ready at once since then, all of one method.
@@ -166,6 +170,7 @@ impl<W: ServerWire> Connection<W> {
             wakes,
             ready: Vec::new(),
             stalled: Vec::new(),
+            holding: Holding::new(&settings),
             now,
             window: None,
             last_read: now,
@@ -199,6 +204,7 @@ impl<W: ServerWire> Connection<W> {
         self.now = crate::clock::now();
         let end = self.now + TURN_MAX;
         self.wakes.take(cx.waker(), &mut self.ready);
+        self.look();
         self.out.adopt(net::lend);
         if self.draining.is_none() {
             if self.shared.draining.load(Ordering::Relaxed) {
@@ -252,6 +258,7 @@ impl<W: ServerWire> Connection<W> {
             return Poll::Ready(());
         }
         self.rest();
+        self.settle();
         self.arm(cx)
     }
 
@@ -341,6 +348,9 @@ impl<W: ServerWire> Connection<W> {
             self.handle_input();
             return if self.deaf { Read::Over } else { Read::Some };
         }
+        if self.lacks_room() {
+            return self.cut_off();
+        }
         if self.input.capacity() == 0 {
             self.input = net::lend();
         } else if self.input.capacity() - self.input.len() < 4096 {
@@ -356,6 +366,7 @@ impl<W: ServerWire> Connection<W> {
                 self.pinged = None;
                 runtime::traffic(self.now);
                 self.handle_input();
+                self.trickled();
                 if self.deaf { Read::Over } else { Read::Some }
             }
             Poll::Ready(_) => {
@@ -365,10 +376,10 @@ impl<W: ServerWire> Connection<W> {
         }
     }
 
-    /// Whether more waits to be written than one peer may have waiting.
+    /// Whether more waits to be written than one peer may have waiting, or it holds too much while room is scarce.
     #[inline]
     fn is_full(&self) -> bool {
-        self.out.len() + self.wire.held() > self.settings.outbox_bytes_max()
+        self.out.len() + self.wire.held() + self.holding.weight > self.holding.limit
     }
 
     /// Takes every whole unit from the input, as long as the peer takes the answers.
@@ -588,6 +599,7 @@ impl<W: ServerWire + Unpin> Future for Connection<W> {
 impl<W> Drop for Connection<W> {
     fn drop(&mut self) {
         self.tell_peer();
+        self.release();
         let parked = self.calls.len();
         self.shared.parked.fetch_sub(parked, Ordering::Relaxed);
         for index in self.calls.all() {

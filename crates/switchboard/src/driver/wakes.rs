@@ -22,6 +22,10 @@ pub(crate) struct Wakes {
     told: AtomicU8,
     /// Calls that wait; written by the connection alone.
     parked: AtomicUsize,
+    /// What the connection holds; as above.
+    held: AtomicUsize,
+    /// It is not read, for want of room; as above.
+    paused: AtomicBool,
 }
 
 #[derive(Default)]
@@ -83,6 +87,26 @@ impl Wakes {
 
     pub(crate) fn set_parked(&self, calls: usize) {
         self.parked.store(calls, Ordering::Relaxed);
+    }
+
+    /// Bytes that the connection holds for its peer.
+    #[cfg(feature = "http")]
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_held(&self, bytes: usize) {
+        self.held.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the connection is not read, for want of room.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     /// Wakes the connection's task for something that is not a call.

@@ -128,6 +128,10 @@ impl Items for Guarded {
         item
     }
 
+    fn held(&self) -> usize {
+        self.items.held()
+    }
+
     fn head(&self) -> Metadata {
         self.items.head()
     }

@@ -4,6 +4,7 @@ use super::dispatch::late;
 use crate::{
     Code, Peer, Result, Retry, Status,
     access::Entry,
+    memory::Level,
     metrics::{Ended, Tally, Wire},
     server::{Flight, Shared, going_away},
     trace::Trace,
@@ -76,10 +77,15 @@ impl Ticket {
             Some(Status::deadline_exceeded("the deadline had passed when the call arrived"))
         } else {
             let parked = shared.parked.load(Ordering::Relaxed);
-            (parked as u64 >= shared.live.server_calls_max.value()).then(|| {
-                let text = format!("{parked} calls are in flight on this server (server_calls_max)");
-                Status::resource_exhausted(text).with_retry(Retry::Safe)
-            })
+            (parked as u64 >= shared.live.server_calls_max.value())
+                .then(|| {
+                    let text = format!("{parked} calls are in flight on this server (server_calls_max)");
+                    Status::resource_exhausted(text).with_retry(Retry::Safe)
+                })
+                .or_else(|| match shared.memory.room(false).level {
+                    level @ (Level::Hard | Level::Full) => shared.memory.refuses(level, method, 0),
+                    Level::Calm | Level::Tight => None,
+                })
         };
         match refused {
             None => Ok(ticket),

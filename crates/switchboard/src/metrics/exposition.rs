@@ -4,7 +4,7 @@
 //! shows up with the first call on a wire.
 
 use super::{MethodStats, ServerStats, TlsStats, WireStats};
-use crate::Code;
+use crate::{Code, MemoryStats};
 use std::fmt::{Display, Write as _};
 
 /// Bounds of a histogram as Prometheus gets it: every power of two of 1.024 us, of which the last ends at 69 s.
@@ -26,6 +26,7 @@ impl ServerStats {
         text.gauge("switchboard_uptime_seconds", "time since the server started");
         text.sample("switchboard_uptime_seconds", &[], self.uptime.as_secs_f64());
         text.connections(self);
+        text.memory(&self.memory);
         text.tls(&self.tls);
         text.calls(&self.methods);
         if is_open {
@@ -65,6 +66,25 @@ impl Text {
         for carrier in &stats.carriers {
             self.sample("switchboard_sent_bytes_total", &[("protocol", carrier.protocol)], carrier.sent);
         }
+    }
+
+    fn memory(&mut self, memory: &MemoryStats) {
+        let gauges = [
+            ("switchboard_memory_held_bytes", "bytes that peers make the server hold", memory.held),
+            ("switchboard_memory_max_bytes", "most of them (memory_bytes_max); 0: no limit", memory.max),
+            ("switchboard_memory_paused", "connections not read because they hold much", memory.paused),
+        ];
+        for (name, help, value) in gauges {
+            self.gauge(name, help);
+            self.sample(name, &[], value);
+        }
+        let what = "times that a connection was not read any more because it held much";
+        self.plain_counter("switchboard_memory_pauses", what, memory.pauses);
+        self.plain_counter("switchboard_memory_refused", "calls refused for want of room", memory.refused);
+        let what = "replies that found no room when they were made";
+        self.plain_counter("switchboard_memory_dropped", what, memory.dropped);
+        let what = "connections cut off in the middle of a large message";
+        self.plain_counter("switchboard_memory_cut", what, memory.cut);
     }
 
     fn tls(&mut self, tls: &TlsStats) {

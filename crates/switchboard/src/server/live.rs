@@ -6,7 +6,7 @@ use crate::net::tls::Acceptor;
 #[cfg(feature = "http")]
 use crate::{Address, server::Counts};
 use crate::{
-    Error, Flag, Limit, Limits,
+    Error, Flag, Limit, Limits, MemoryStats,
     metrics::{Carrier, ServerStats, TlsStats},
 };
 #[cfg(feature = "tls")]
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Limits that may be changed while the server runs.
 pub(crate) struct Live {
     pub(crate) connections_max: Flag,
+    pub(crate) memory_bytes_max: Flag,
     pub(crate) server_calls_max: Flag,
 }
 
@@ -24,11 +25,15 @@ impl Live {
         let flag = |limit: Limit| {
             Flag::new(limit.name(), limit.unit(), limits.get(limit), limit.range(), limit.doc())
         };
-        Live { connections_max: flag(Limit::ConnectionsMax), server_calls_max: flag(Limit::ServerCallsMax) }
+        Live {
+            connections_max: flag(Limit::ConnectionsMax),
+            memory_bytes_max: flag(Limit::MemoryBytesMax),
+            server_calls_max: flag(Limit::ServerCallsMax),
+        }
     }
 
-    pub(super) fn flags(&self) -> [Flag; 2] {
-        [self.connections_max.clone(), self.server_calls_max.clone()]
+    pub(super) fn flags(&self) -> [Flag; 3] {
+        [self.connections_max.clone(), self.memory_bytes_max.clone(), self.server_calls_max.clone()]
     }
 }
 
@@ -42,6 +47,11 @@ impl Open {
     /// Calls that wait in handlers; those on HTTP are not known by connection.
     pub(crate) fn waiting(&self) -> usize {
         self.wakes.parked()
+    }
+
+    /// Bytes that it holds for its peer, and whether it is not read because of them; those on HTTP are not known.
+    pub(crate) fn held(&self) -> (usize, bool) {
+        (self.wakes.held(), self.wakes.is_paused())
     }
 }
 
@@ -59,6 +69,11 @@ impl Running {
     #[cfg(not(feature = "handover"))]
     pub(super) async fn handed_over(&self) {
         std::future::pending::<()>().await;
+    }
+
+    /// What peers make the server hold: the part of [`stats`](Self::stats) that is cheap to look at often.
+    pub fn memory(&self) -> MemoryStats {
+        self.shared.memory.stats()
     }
 
     /// Changes a [flag](crate::Flag), as the admin page does; `by` is for the audit line.
@@ -122,6 +137,7 @@ impl Shared {
             calls_in_flight: self.parked.load(Ordering::Relaxed) as u64,
             unknown_protocol: count(&metrics.unknown_protocol),
             protocol_errors: count(&metrics.protocol_errors),
+            memory: self.memory.stats(),
             tls: self.tls_stats(),
             methods: metrics.methods(),
             carriers: metrics.carriers(),

@@ -8,6 +8,7 @@ use crate::{
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
+    memory::{LARGE, Level},
     metrics::Ended,
     stream::Queue,
     trace::Trace,
@@ -109,7 +110,16 @@ impl<W: ServerWire> Connection<W> {
     ) {
         let (service, method) = self.shared.table.place(head.method);
         let info = self.shared.table.info(head.method);
-        if let Some(status) = self.over_limit(id) {
+        let refused = self.over_limit(id);
+        let refused = match refused {
+            None if self.holding.room.level >= Level::Hard || self.holding.trickles => {
+                let request = if let RequestBody::One(message) = &body { message.len() } else { 0 };
+                let level = if self.holding.trickles { Level::Full } else { self.holding.room.level };
+                self.shared.memory.refuses(level, head.method, request)
+            }
+            refused => refused,
+        };
+        if let Some(status) = refused {
             return self.wire.end(id, Err(&status), &mut self.out);
         }
         let began = self.now;
@@ -139,8 +149,20 @@ impl<W: ServerWire> Connection<W> {
         let started = context::scope(deadline, trace.as_ref(), || {
             dispatch.start(call, &mut Context::from_waker(waker))
         });
-        if let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started {
+        let drops = match &started {
+            Ok(Ok(Reply { body: ReplyBody::One(item), .. })) if item.len() > LARGE => {
+                let drops = !head.oneway && !self.takes_reply(head.method, item.len());
+                drops.then(|| self.shared.memory.drops(item.len()))
+            }
+            _ => None,
+        };
+        if drops.is_none()
+            && let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started
+        {
             self.calls.release(index);
+            if self.holding.room.level != Level::Calm && item.len() <= LARGE {
+                self.shared.memory.note_small(head.method);
+            }
             self.count_ready(head.method, received, item.len() as u64);
             if self.shared.access.is_on() {
                 self.log_ready(head.method, received, item.len() as u64, trace.as_deref());
@@ -162,6 +184,7 @@ impl<W: ServerWire> Connection<W> {
             began,
             received,
             sent: 0,
+            held: received as usize,
             deadline,
             trace,
             inbound: inbound.map(|(queue, _)| queue),
@@ -184,7 +207,12 @@ impl<W: ServerWire> Connection<W> {
                 self.calls.release(index);
                 self.succeed_in_parts(&parked, &metadata, item.parts(), &trailers);
             }
-            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => self.calls.release(index),
+            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => {
+                self.calls.release(index);
+                if let Some(status) = drops {
+                    self.end(&parked, Err(&status));
+                }
+            }
             Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
                 let stage = Stage::Replies { items, head_sent: false };
                 self.park(index, Parked { stage, ..parked });
@@ -233,6 +261,7 @@ impl<W: ServerWire> Connection<W> {
         }
         self.shared.parked.fetch_add(1, Ordering::Relaxed);
         self.shared.metrics.park(self.shard, self.counted.0, parked.method);
+        self.holding.change(0, parked.held);
         self.calls.park(index, parked);
     }
 
@@ -264,6 +293,9 @@ impl<W: ServerWire> Connection<W> {
                     Poll::Pending => {
                         if let Some(parked) = self.calls.get_mut(index) {
                             parked.stage = Stage::Handler { service, slot };
+                            if parked.inbound.is_some() {
+                                self.weigh(index);
+                            }
                         }
                         self.give_credit(index);
                     }
@@ -278,6 +310,7 @@ impl<W: ServerWire> Connection<W> {
             }
             Stage::Replies { items, head_sent } => {
                 self.poll_replies(index, items, head_sent, deadline);
+                self.weigh(index);
                 self.give_credit(index);
             }
         }
@@ -307,7 +340,11 @@ impl<W: ServerWire> Connection<W> {
         if call.oneway || !trailers.is_empty() {
             return self.succeed(call, metadata, &parts.concat().into(), trailers, false);
         }
-        self.record(call, crate::Code::Ok, parts.iter().map(Bytes::len).sum::<usize>() as u64);
+        let bytes = parts.iter().map(Bytes::len).sum::<usize>();
+        if !self.takes_reply(call.method, bytes) {
+            return self.end(call, Err(&self.shared.memory.drops(bytes)));
+        }
+        self.record(call, crate::Code::Ok, bytes as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
             counts.sent(1, self.now);
@@ -327,6 +364,9 @@ impl<W: ServerWire> Connection<W> {
         trailers: &Metadata,
         compressed: bool,
     ) {
+        if item.len() > LARGE && !call.oneway && !self.takes_reply(call.method, item.len()) {
+            return self.end(call, Err(&self.shared.memory.drops(item.len())));
+        }
         self.record(call, crate::Code::Ok, item.len() as u64);
         if let Some(counts) = &self.peer.counts {
             counts.ended(1);
@@ -365,6 +405,7 @@ impl<W: ServerWire> Connection<W> {
         let mut parked = self.calls.remove(index)?;
         self.shared.parked.fetch_sub(1, Ordering::Relaxed);
         self.shared.metrics.unpark(self.shard, self.counted.0, parked.method);
+        self.holding.change(parked.held, 0);
         match std::mem::replace(&mut parked.stage, Stage::Polled) {
             Stage::Handler { service, slot } => {
                 if let Some(dispatch) = &mut self.dispatches[usize::from(service)] {

@@ -1,11 +1,12 @@
 //! Streams of a server connection: credit both ways, and room in the outbox.
 
-use super::{Connection, FLUSH_BYTES};
+use super::Connection;
 use crate::{
     Metadata, Result, Status,
     compression::Message,
     context,
     driver::calls::Stage,
+    memory::Level,
     stream::{self, Items, Queue},
 };
 use std::{
@@ -36,7 +37,10 @@ impl<W: ServerWire> Connection<W> {
             counts.received(1, self.now);
         }
         parked.received += item.bytes.len() as u64;
+        let weight = stream::weight(&item.bytes);
         let ahead = queue.push_now(item);
+        parked.held += weight;
+        self.holding.change(0, weight);
         // One message may overdraw the window, further ones are the peer's fault.
         if ahead >= self.limits.stream_window_bytes as usize {
             let text = format!("{ahead} bytes sent ahead of the reader (stream_window_bytes)");
@@ -53,7 +57,7 @@ impl<W: ServerWire> Connection<W> {
         deadline: Option<Instant>,
     ) {
         while self.calls.get_mut(index).is_some_and(|parked| parked.credit > 0) {
-            if self.out.len() > FLUSH_BYTES {
+            if self.out.len() > self.holding.stream_limit || self.holding.room.level == Level::Full {
                 // Once, however often the peer grants credit meanwhile.
                 if !self.stalled.contains(&index) {
                     self.stalled.push(index);
