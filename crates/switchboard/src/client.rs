@@ -13,7 +13,7 @@ mod pool;
 mod streaming;
 mod unary;
 
-pub use fleet::{EndpointStats, FailMode, Receipt};
+pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -302,6 +302,8 @@ struct Asked {
     hash_key: Option<Bytes>,
     /// A second try does no harm, whatever is known of the method.
     idempotent: bool,
+    /// Where attempts are written down.
+    trail: Option<Arc<fleet::Trail>>,
 }
 
 /// Where a call goes: found out once, so that the usual call counts one reference.
@@ -315,6 +317,10 @@ enum Target {
 }
 
 impl Begin {
+    fn trail(&self) -> Option<&Arc<fleet::Trail>> {
+        self.asked.as_ref()?.trail.as_ref()
+    }
+
     fn asked(&mut self) -> &mut Asked {
         self.asked.get_or_insert_default()
     }

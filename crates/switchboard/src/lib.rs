@@ -44,8 +44,8 @@ mod trace;
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
-    Receipt, Response, ServerStreamCall, UnaryCall, Upload,
+    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
+    Explained, Explanation, FailMode, OnewayCall, Receipt, Response, ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;

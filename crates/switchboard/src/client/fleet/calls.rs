@@ -2,7 +2,7 @@
 
 use super::{
     super::{Begin, Target, calls::Answer, unary},
-    FailMode, Shared, Ticket, clock,
+    FailMode, Shared, Ticket, Trail, clock,
     link::Member,
     tries::Tries,
 };
@@ -53,7 +53,9 @@ pub(in super::super) async fn unary(
     loop {
         tries.sent += 1;
         let sent = begin.again(&tries);
-        running.push(Box::pin(attempt(shared.clone(), ticket, sent, request.clone())));
+        let under_way = ticket.member().endpoint.number();
+        let trail = begin.trail().cloned();
+        running.push(Box::pin(attempt(shared.clone(), ticket, sent, request.clone(), trail)));
         let mut hedge = shared.hedge_after(&begin, &tries).map(|after| Box::pin(tokio::time::sleep(after)));
         ticket = loop {
             match race(&mut running, hedge.as_mut()).await {
@@ -63,10 +65,11 @@ pub(in super::super) async fn unary(
                 Event::Ended(member, Err(status)) => {
                     break shared.next_after(&begin, &request, &mut tries, member, status).await?;
                 }
-                Event::Late(member) => {
+                Event::Late => {
                     hedge = None;
+                    // Not to the one that is late already.
                     let mut tried = tries.tried.clone();
-                    tried.extend(member);
+                    tried.push(under_way);
                     // A hedge is a retry ahead of its time, and counts as one.
                     if let Some(ticket) = shared.choose(&begin, &request, &tried)
                         && shared.spend()
@@ -92,7 +95,7 @@ enum Event {
     /// An attempt has ended, and is no longer among the running.
     Ended(Arc<Member>, Result<Answer>),
     /// It is time for another attempt.
-    Late(Option<u64>),
+    Late,
 }
 
 async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>>) -> Event {
@@ -104,7 +107,7 @@ async fn race(running: &mut Vec<Running>, mut hedge: Option<&mut Pin<Box<Sleep>>
             }
         }
         match &mut hedge {
-            Some(hedge) => hedge.as_mut().poll(cx).map(|()| Event::Late(None)),
+            Some(hedge) => hedge.as_mut().poll(cx).map(|()| Event::Late),
             None => Poll::Pending,
         }
     })
@@ -117,17 +120,26 @@ async fn attempt(
     mut ticket: Ticket,
     begin: Begin,
     request: Bytes,
+    trail: Option<Arc<Trail>>,
 ) -> (Arc<Member>, Result<Answer>) {
     let method = begin.method.path;
+    let noted =
+        trail.as_ref().map(|trail| (trail, trail.begin(ticket.member().endpoint.address().to_owned())));
     let called = async {
         if !ticket.member().link.channel.is_ready() {
             ticket.member().connected(begin.deadline(Instant::now())).await?;
             ticket.sent();
         }
+        if let Some((trail, at)) = noted {
+            trail.sent(at);
+        }
         let target = ticket.member().link.channel.target();
         unary::run(Begin { target, ..begin }, request).await
     };
     let outcome = called.await;
+    if let Some((trail, at)) = noted {
+        trail.end(at, outcome.as_ref().err().cloned());
+    }
     if outcome.is_ok() && shared.policy.hedges_by_percentile() {
         shared.latencies.note(method, Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())));
     }
