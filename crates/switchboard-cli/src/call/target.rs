@@ -50,8 +50,7 @@ impl Target {
     pub(super) fn new(args: &CallArgs) -> Result<Target, String> {
         let (address, query) = args.url.split_once('?').unwrap_or((&args.url, ""));
         let is_registry = switchboard_registry::is_registry(&args.url);
-        let (address, path) =
-            if is_registry { (address.to_owned(), None) } else { with_scheme(address)? };
+        let (address, path) = if is_registry { (address.to_owned(), None) } else { with_scheme(address)? };
         let tls = [&args.ca, &args.cert, &args.key, &args.server_name];
         if tls.iter().any(|flag| flag.is_some()) && !is_tls(&address) && !is_registry {
             return Err(format!(

@@ -52,7 +52,9 @@ impl Kind {
         for part in value.split(',').map(str::trim) {
             match texts.last_mut() {
                 // The address of a registry may name several hosts.
-                Some(last) if matches!(self, Kind::Registries) && !switchboard_registry::is_registry(part) => {
+                Some(last)
+                    if matches!(self, Kind::Registries) && !switchboard_registry::is_registry(part) =>
+                {
                     *last = format!("{last},{part}");
                 }
                 _ => texts.push(part.to_owned()),
@@ -84,7 +86,9 @@ impl Kind {
                 set.map_err(|error| error.to_string())
             }
             Kind::Registries if switchboard_registry::is_registry(text) => Ok(()),
-            Kind::Registries => Err(format!("{text:?} is no registry: expected switchboard://HOST:PORT, etcd://…")),
+            Kind::Registries => {
+                Err(format!("{text:?} is no registry: expected switchboard://HOST:PORT, etcd://…"))
+            }
             Kind::Tag => match text.split_once(':') {
                 Some((name, _)) if !name.is_empty() => Ok(()),
                 _ => Err(format!("{text:?} is not NAME:VALUE")),
@@ -125,7 +129,13 @@ pub(super) fn all() -> Vec<Key> {
             "5s",
             "time between the decision to stop and the end of new calls",
         ),
-        key("registry", Kind::Switch, Some("false"), "true", "be a registry, in memory, for servers and callers"),
+        key(
+            "registry",
+            Kind::Switch,
+            Some("false"),
+            "true",
+            "be a registry, in memory, for servers and callers",
+        ),
         key("slow_call", Kind::Time, Some("0ms"), "200ms", "log calls that take at least so long; 0ms: none"),
         key(
             "spin_us",
@@ -143,7 +153,13 @@ pub(super) fn all() -> Vec<Key> {
             "where callers find this server, if not at its first address",
         ),
         key("announce.group", Kind::Text, None, "blue", "group that this server is of"),
-        key("announce.notice", Kind::Time, Some("1000ms"), "5s", "time between deregistering and the end of new calls"),
+        key(
+            "announce.notice",
+            Kind::Time,
+            Some("1000ms"),
+            "5s",
+            "time between deregistering and the end of new calls",
+        ),
         key("announce.tags", Kind::Tag, None, "disk:fast", "tags of this server"),
         key(
             "announce.to",
