@@ -8,6 +8,9 @@ use crate::process::{self, Failure, Workspace};
 /// How long one example may run. They show something and end; the slowest should need a few seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Those that go on until a person ends them, and what makes them show all of it and end.
+const TOURS: &[(&str, &str)] = &[("cluster", "--once")];
+
 /// Builds and runs all, and names those that failed.
 pub(crate) fn run_all(workspace: &Workspace) -> Result<(), Failure> {
     let built = workspace.built()?;
@@ -16,6 +19,7 @@ pub(crate) fn run_all(workspace: &Workspace) -> Result<(), Failure> {
         workspace.cargo(&["build", "--package", &package, kind.flag, &name])?;
         let program = built.join(kind.folder).join(&name);
         let mut command = Command::new(program);
+        command.args(TOURS.iter().find(|(tour, _)| *tour == name).map(|(_, argument)| argument));
         if let Err(failure) = process::run_within(LIMIT, command.current_dir(&workspace.root)) {
             failures.push(failure.to_string());
         }

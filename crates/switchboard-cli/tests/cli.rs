@@ -68,6 +68,8 @@ fn mistakes_of_usage_end_with_2_and_say_what_is_expected() {
         "serve --workers 0",
         "serve --spin-us 1000001",
         "serve --log loud",
+        "serve --announce 127.0.0.1:7000",
+        "serve --announce-as colour=red",
         "demo --onse",
         "demo --listen quic://127.0.0.1:1",
         "serve --tls-cert cert.pem",

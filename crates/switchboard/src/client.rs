@@ -16,7 +16,7 @@ mod unary;
 mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
-pub use fleet::{EndpointStats, FailMode, Receipt};
+pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -330,6 +330,8 @@ struct Asked {
     idempotent: bool,
     /// A second try at the same server does no harm: it brings a key by which the server knows it again.
     keyed: bool,
+    /// Where attempts are written down.
+    trail: Option<Arc<fleet::Trail>>,
 }
 
 /// Where a call goes: found out once, so that the usual call counts one reference.
@@ -343,6 +345,10 @@ enum Target {
 }
 
 impl Begin {
+    fn trail(&self) -> Option<&Arc<fleet::Trail>> {
+        self.asked.as_ref()?.trail.as_ref()
+    }
+
     fn asked(&mut self) -> &mut Asked {
         self.asked.get_or_insert_default()
     }

@@ -51,8 +51,9 @@ pub mod web;
 pub use auth::Caller;
 pub use call::{Call, Cx, Identity, Peer, Reply};
 pub use client::{
-    BidiCall, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats, FailMode, OnewayCall,
-    Parallel, Part, Partitioned, Receipt, Response, Selective, ServerStreamCall, UnaryCall, Upload,
+    Attempt, BidiCall, Candidate, Channel, ChannelBuilder, ClientMethod, ClientStreamCall, EndpointStats,
+    Explained, Explanation, FailMode, OnewayCall, Parallel, Part, Partitioned, Receipt, Response, Selective,
+    ServerStreamCall, UnaryCall, Upload,
 };
 #[cfg(feature = "proto")]
 pub use codec::Encoded;

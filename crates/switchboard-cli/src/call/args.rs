@@ -91,6 +91,10 @@ pub(crate) struct CallArgs {
     /// Print how long each part took, on standard error
     #[arg(long, help_heading = "Output")]
     pub(super) timings: bool,
+    /// Print why the call went where it went: which servers could take it, what kept the others
+    /// from it, and what became of each attempt; on standard error
+    #[arg(long, help_heading = "Output")]
+    pub(super) explain: bool,
     /// Print metadata and trailers of the reply on standard error; with `list`, what methods
     /// take and return
     #[arg(short, long, help_heading = "Output")]

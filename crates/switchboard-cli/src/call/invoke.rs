@@ -1,6 +1,8 @@
 //! The call itself, of each of the four kinds.
 
-use super::{failure::Failure, input::Requests, output::Output, replies::Replies, timings::Timings};
+use super::{
+    explain::Explain, failure::Failure, input::Requests, output::Output, replies::Replies, timings::Timings,
+};
 use bytes::Bytes;
 use clap::ValueEnum;
 use prost_reflect::{
@@ -23,6 +25,8 @@ pub(super) struct Invocation<'a> {
     pub(super) codec: Codec,
     pub(super) metadata: &'a [(String, Bytes)],
     pub(super) timeout: Option<Duration>,
+    /// Somebody wants to know why.
+    pub(super) explains: bool,
 }
 
 /// The kind of a method that no schema tells of.
@@ -81,12 +85,24 @@ impl Invocation<'_> {
         timings: &mut Timings,
     ) -> Result<(), Failure> {
         let method = self.method;
+        if self.explains {
+            // Until something is known of its attempts.
+            output.explain(Explain::new(self.channel.explain(method.path, None), Vec::new()));
+        }
         match method.service.methods[usize::from(method.index)].kind {
             Kind::Unary => {
                 let request = requests.only(method.path).await?;
                 let sent = Instant::now();
                 let call = self.channel.unary(method, self.codec, Ok(request), |_, bytes| Ok(bytes));
-                let reply = match with_options!(self, call).await {
+                let call = with_options!(self, call);
+                let outcome = if self.explains {
+                    let told = call.explained().await;
+                    output.explain(Explain::new(told.before, told.attempts));
+                    told.outcome
+                } else {
+                    call.await
+                };
+                let reply = match outcome {
                     Ok(reply) => reply,
                     Err(status) => return Err(failed(status, output)),
                 };

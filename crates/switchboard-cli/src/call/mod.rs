@@ -2,6 +2,7 @@
 
 mod args;
 mod describe;
+mod explain;
 mod failure;
 mod input;
 mod invoke;
@@ -208,6 +209,7 @@ impl Command<'_> {
             method,
             codec,
             metadata: &self.args.headers,
+            explains: self.args.explain,
             timeout: self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         };
         let outcome = invocation.run(requests, &mut replies, output, &mut self.timings).await;
@@ -258,6 +260,9 @@ impl Command<'_> {
             _ => status.into(),
         })?;
         self.timings.connect.get_or_insert_with(|| began.elapsed());
+        if self.args.explain {
+            explain::settled(&channel).await;
+        }
         Ok(channel)
     }
 

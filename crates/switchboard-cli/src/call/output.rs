@@ -2,6 +2,7 @@
 
 use super::{
     args::CallArgs,
+    explain::Explain,
     failure::{Ended, Failure},
     metadata,
     replies::Reply,
@@ -23,6 +24,7 @@ pub(super) struct Output {
     head: Metadata,
     trailers: Metadata,
     details: Vec<DynamicMessage>,
+    explain: Option<Explain>,
 }
 
 impl Output {
@@ -31,13 +33,19 @@ impl Output {
             one_object: args.json,
             compact: args.compact,
             verbose: args.verbose,
-            show_timings: args.timings,
+            show_timings: args.timings || args.explain,
             options: SerializeOptions::new().skip_default_fields(!args.emit_defaults),
             messages: 0,
             head: Metadata::new(),
             trailers: Metadata::new(),
             details: Vec::new(),
+            explain: None,
         }
+    }
+
+    /// How the channel saw the call.
+    pub(super) fn explain(&mut self, explain: Explain) {
+        self.explain = Some(explain);
     }
 
     /// Metadata that came before the replies.
@@ -114,6 +122,9 @@ impl Output {
                 eprintln!("  detail: {}", self.one_line(detail));
             }
         }
+        if let Some(explain) = &self.explain {
+            eprint!("{}", explain.text());
+        }
         if self.show_timings {
             eprintln!("{timings}");
         }
@@ -153,6 +164,7 @@ impl Output {
             ("trailers", metadata::json(&self.trailers)),
             ("timings", timings.json()),
         ];
+        let rest = rest.into_iter().chain(self.explain.as_ref().map(|explain| ("explain", explain.json())));
         let mut text = if self.messages == 0 { self.opening() } else { String::new() };
         text += if self.compact || self.messages == 0 { "]" } else { "\n  ]" };
         for (name, value) in rest {

@@ -58,6 +58,23 @@ async fn servers_register_and_callers_find_them() {
     let wrong = run(&format!("call {registry}?balance=p3c {GREETER}/Greet -d {{}}")).await;
     assert!(wrong.status.code() == Some(2) && said(&wrong).contains("did you mean p2c?"), "{}", said(&wrong));
 
+    let line = format!("call {registry}?wire=native {GREETER}/Greet -d {{\"name\":\"Ada\"}} --explain");
+    let text = said(&run(&line).await);
+    for part in [
+        "2 instances, 2 of them wanted",
+        "balance: p2c",
+        "weight 50",
+        "  attempt 1: tcp://",
+        ", answered at ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let object: serde_json::Value =
+        serde_json::from_slice(&run(&format!("{line} --json")).await.stdout).unwrap();
+    assert_eq!(object["messages"][0]["text"], "hello Ada");
+    assert_eq!(object["explain"]["candidates"].as_array().map(Vec::len), Some(2), "{object}");
+    assert!(object["explain"]["attempts"][0]["ended_ms"].as_f64().is_some(), "{object}");
+
     let target = format!("bench echo --seconds 0.1 --callers 8 --target {registry}?balance=round_robin");
     let measured = run(&target).await;
     assert!(measured.status.success(), "{}", said(&measured));

@@ -7,7 +7,7 @@
 use super::{
     GREETER,
     load::Load,
-    process::{Process, until},
+    process::{Process, until, until_or},
 };
 use std::time::{Duration, Instant};
 use switchboard::{
@@ -57,8 +57,12 @@ impl Fleet {
     async fn restart(&mut self, at: usize, when: &str) {
         let began = Instant::now();
         self.servers[at] = Process::start(&self.servers[at].address, &flags(&self.registry));
-        let server = &self.servers[at];
-        until(&format!("a call for server {at} {when}"), || server.answered(GREETER, "Greet") > 0).await;
+        let (server, channel) = (&self.servers[at], &self.channel);
+        let answered = || server.answered(GREETER, "Greet") > 0;
+        until_or(&format!("a call for server {at} {when}"), answered, || {
+            format!("{:#?}", channel.endpoints())
+        })
+        .await;
         self.slowest = self.slowest.max(began.elapsed());
     }
 

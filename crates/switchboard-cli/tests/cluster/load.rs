@@ -2,7 +2,7 @@
 
 use super::{
     method,
-    process::{soon, until},
+    process::{soon, until_or},
     text,
 };
 use std::{
@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 /// Callers and what they have seen.
 pub(crate) struct Load {
+    channel: Channel,
     seen: Arc<Seen>,
     callers: Vec<JoinHandle<()>>,
 }
@@ -45,17 +46,21 @@ impl Load {
         });
         let caller = |at| tokio::spawn(caller(channel.clone(), seen.clone(), at));
         let callers = (0..callers).map(caller).collect();
-        Load { seen, callers }
+        Load { channel: channel.clone(), seen, callers }
     }
 
     /// Waits until every caller has `more` answers than now.
     pub(crate) async fn goes_on(&self, what: &str, more: u64) {
         let before: Vec<_> = self.seen.answers.iter().map(|count| count.load(Relaxed)).collect();
-        until(&format!("an answer for every caller: {what}"), || {
+        let behind = || {
             let now = self.seen.answers.iter().map(|count| count.load(Relaxed));
-            now.zip(&before).all(|(now, before)| now >= before + more)
-        })
-        .await;
+            now.zip(&before).filter(|(now, before)| *now < **before + more).count()
+        };
+        let why = || {
+            let (lost, wrong) = (self.seen.lost.load(Relaxed), self.wrong());
+            format!("{} wait, {lost} lost, {wrong:?}, {:#?}", behind(), self.channel.endpoints())
+        };
+        until_or(&format!("an answer for every caller {what}"), || behind() == 0, why).await;
         assert_eq!(self.wrong(), Vec::<String>::new(), "{what}");
     }
 

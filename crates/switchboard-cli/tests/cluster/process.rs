@@ -11,7 +11,7 @@ use std::{
 use tokio::time::timeout;
 
 /// A test that waits longer is stuck.
-const GIVE_UP: Duration = Duration::from_secs(60);
+const GIVE_UP: Duration = Duration::from_secs(20);
 
 /// The outcome of what is sure to come, if all is well.
 pub(crate) async fn soon<F: IntoFuture>(what: &str, future: F) -> F::Output {
@@ -19,13 +19,20 @@ pub(crate) async fn soon<F: IntoFuture>(what: &str, future: F) -> F::Output {
 }
 
 /// Waits until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    soon(what, async {
+pub(crate) async fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_or(what, is_so, String::new).await;
+}
+
+/// The same, with what to say when it does not come.
+pub(crate) async fn until_or(what: &str, mut is_so: impl FnMut() -> bool, why: impl FnOnce() -> String) {
+    let came = timeout(GIVE_UP, async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    })
-    .await;
+    });
+    if came.await.is_err() {
+        panic!("{what} did not come: {}", why());
+    }
 }
 
 /// The program with the words of `line`.

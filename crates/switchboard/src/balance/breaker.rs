@@ -13,9 +13,12 @@
 //! A method without failures has no breaker, so that calls of a healthy endpoint only look at one number. Its window
 //! begins with its first failure and ends when none came for as long.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 /// When breakers open, and for how long.
@@ -115,6 +118,12 @@ impl Breakers {
         let mut list = self.lock();
         list.clear();
         self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// How long calls of the method do not come here, if they do not; zero when one may find out whether they do again.
+    pub(crate) fn open_for(&self, method: &str, now_ns: u64) -> Option<Duration> {
+        let until = of(&mut self.lock(), method)?.open_until?;
+        Some(Duration::from_nanos(until.saturating_sub(now_ns)))
     }
 
     /// The methods whose calls do not come here now, or one at a time.

@@ -172,6 +172,9 @@ pub(crate) enum State {
 /// slow answer is asked again within seconds.
 const FADE_NS: f64 = 2e9;
 
+/// Failures alone make an endpoint look no slower than this.
+const FAILED_NS_MAX: f64 = 1e9;
+
 impl Default for Stats {
     fn default() -> Stats {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -217,8 +220,11 @@ impl Stats {
             _ if outcome.is_fault() => {
                 self.failures.fetch_add(1, Relaxed);
                 self.streak.fetch_add(1, Relaxed);
-                // A server that fails quickly must not look like a quick server.
-                self.observe(took.max(2.0 * self.latency_ns(now_ns) + 1e6), now_ns);
+                // A server that fails quickly must not look like a quick server, and neither like one that is never
+                // to be asked again, however often it failed.
+                let known = self.latency_ns(now_ns);
+                let slower = (2.0 * known + 1e6).min(FAILED_NS_MAX).max(known);
+                self.observe(took.max(slower), now_ns);
             }
             _ => {
                 if self.streak.load(Relaxed) != 0 {
@@ -280,6 +286,17 @@ impl Stats {
     /// Puts it aside for its failures.
     pub(crate) fn eject(&self, until_ns: u64) {
         self.ejected_until.store(until_ns, Relaxed);
+    }
+
+    /// How long it is still put aside, if it is.
+    pub(crate) fn ejected_for(&self, now_ns: u64) -> Option<Duration> {
+        let left = self.ejected_until.load(Relaxed).saturating_sub(now_ns);
+        (left > 0).then(|| Duration::from_nanos(left))
+    }
+
+    /// Whether it was connected anew after this time.
+    pub(crate) fn is_up_since(&self, ns: u64) -> bool {
+        self.up_since.load(Relaxed) > ns
     }
 
     pub(crate) fn is_ejected(&self, now_ns: u64) -> bool {
@@ -358,6 +375,21 @@ mod tests {
         stats.begun();
         stats.ended(&Outcome::new(Duration::from_secs(1), Code::Canceled), 0);
         assert!(stats.latency_ns(0) >= 9e8);
+    }
+
+    #[test]
+    fn many_failures_look_no_slower_than_can_be_forgotten() {
+        let stats = Stats::default();
+        for _ in 0..2000 {
+            stats.begun();
+            stats.ended(&Outcome::new(Duration::from_millis(1), Code::Internal), 0);
+        }
+        assert!(stats.latency_ns(0) <= FAILED_NS_MAX, "{}", stats.latency_ns(0));
+        assert!(stats.latency_ns(10 * FADE_NS as u64) < 1e6, "{}", stats.latency_ns(10 * FADE_NS as u64));
+        answered(&stats, Duration::from_secs(9), 0);
+        stats.begun();
+        stats.ended(&Outcome::new(Duration::from_millis(1), Code::Internal), 0);
+        assert!(stats.latency_ns(0) >= 8.9e9, "what was seen stays");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod builder;
 mod calls;
 mod clock;
 mod ejection;
+mod explain;
 mod hedging;
 mod link;
 mod members;
@@ -27,6 +28,8 @@ mod tries;
 
 pub(super) use budget::Budget;
 pub(super) use calls::{First, unary};
+pub(super) use explain::Trail;
+pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::Ticket;
 pub use policy::FailMode;
 pub(super) use policy::Policy;
@@ -206,7 +209,7 @@ impl Shared {
     fn new(policy: Policy, base: ChannelBuilder, source: Option<Source>) -> Result<Arc<Shared>> {
         Ok(Arc::new(Shared {
             balance: policy.balancer()?,
-            budget: Budget::new(policy.budget_percent, policy.budget_floor),
+            budget: Budget::new(policy.budget_percent, policy.budget_floor, clock::now()),
             policy,
             base,
             set: RwLock::new(Arc::new(Set::default())),
@@ -244,9 +247,35 @@ impl Shared {
     fn choose_by(&self, begin: &Begin, key: Option<&[u8]>, tried: &[u64], least: Demand) -> Option<Ticket> {
         let now_ns = clock::now();
         let set = self.set();
+        let (at, _) = self.place_in(&set, begin.method.path, key, tried, least, now_ns)?;
+        Some(Ticket::new(set.members[at].clone(), begin.method.path, now_ns))
+    }
+
+    /// The place of the endpoint that a call would go to now, and what it fulfils.
+    fn place(
+        &self,
+        method: &str,
+        key: Option<&[u8]>,
+        tried: &[u64],
+        least: Demand,
+    ) -> Option<(usize, Demand)> {
+        let set = self.set().clone();
+        self.place_in(&set, method, key, tried, least, clock::now())
+    }
+
+    #[inline]
+    fn place_in(
+        &self,
+        set: &Set,
+        method: &str,
+        key: Option<&[u8]>,
+        tried: &[u64],
+        least: Demand,
+        now_ns: u64,
+    ) -> Option<(usize, Demand)> {
         let mut demand = if self.policy.zone.is_empty() { Demand::Well } else { Demand::Near };
         loop {
-            let pick = Pick::new(begin.method.path, now_ns, clock::chance())
+            let pick = Pick::new(method, now_ns, clock::chance())
                 .with_key(key)
                 .tried(tried)
                 .slow_start(self.policy.slow_start_ns)
@@ -254,7 +283,7 @@ impl Shared {
             let at = self.balance.pick(&set.endpoints, &pick);
             // A balancer of the user may name whom it likes.
             if let Some(at) = at.filter(|at| *at < set.members.len() && pick.takes(&set.endpoints[*at])) {
-                return Some(Ticket::new(set.members[at].clone(), begin.method.path, now_ns));
+                return Some((at, demand));
             }
             if demand <= least {
                 return None;

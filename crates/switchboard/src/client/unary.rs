@@ -4,7 +4,7 @@ use super::{
     Begin, Target, Way, call_options,
     calls::Answer,
     connection::{Connection, Request},
-    fleet::{self, First, Found, Ticket},
+    fleet::{self, Explained, Explanation, First, Found, Ticket, Trail},
 };
 use crate::{
     Codec, Compression, Metadata, Payload, Reply, Result, Status,
@@ -58,6 +58,38 @@ impl<R> UnaryCall<R> {
     pub fn attachment(mut self, bytes: impl Into<Bytes>) -> Self {
         self.raw.begin.metadata.set_attachment(bytes);
         self
+    }
+
+    /// Sends the call and tells, beside what came of it, what the channel knew before and what became of each attempt.
+    /// Costs more than a call; for people who ask why.
+    ///
+    /// Cancel safe as the call itself.
+    pub async fn explained(mut self) -> Explained<R> {
+        let channel = match &self.raw.begin.target {
+            Target::Channel(channel) => Some(channel.clone()),
+            Target::Connection(connection) => connection.channel(),
+            Target::Nowhere => None,
+        };
+        let (method, trail) = (self.raw.begin.method.path, Trail::new());
+        let key = self.raw.begin.asked.as_ref().and_then(|asked| asked.hash_key.clone());
+        let mut before = channel.as_ref().map_or_else(
+            || Explanation::of_nothing(method),
+            |channel| channel.explain(method, key.as_deref()),
+        );
+        self.raw.begin.asked().trail = Some(trail.clone());
+        // A fleet notes its attempts itself; elsewhere there is one.
+        let is_fleet = channel.as_ref().is_some_and(|channel| matches!(&*channel.0, Way::Fleet(_)));
+        let only = (!is_fleet).then(|| trail.begin(before.channel.clone()));
+        let outcome = (&mut self).await;
+        if let Some(at) = only {
+            trail.end(at, outcome.as_ref().err().cloned());
+        }
+        let (attempts, took) = trail.take();
+        // The balancer may have chosen otherwise when it was asked for the call.
+        for candidate in before.candidates.iter_mut().filter(|_| !attempts.is_empty()) {
+            candidate.chosen = candidate.address == attempts[0].address;
+        }
+        Explained { before, attempts, took, outcome }
     }
 
     #[inline]
@@ -245,6 +277,10 @@ impl Raw {
             && let Ok(request) = &self.request
         {
             let request = request.whole();
+            if self.begin.trail().is_some() {
+                self.go_on(First::Nothing)?;
+                return Ok(false);
+            }
             let first = match fleet.find(&self.begin, request) {
                 Found::Nobody => First::Nothing,
                 Found::Chosen(ticket) => First::Chosen(ticket),

@@ -130,6 +130,10 @@ impl Following {
         }
     }
 
+    pub(super) fn confirm_back(&self, id: &str) {
+        self.feed.lock().settle.confirm_back(id);
+    }
+
     pub(super) fn state(&self) -> WatchState {
         self.feed.lock().state.clone()
     }
@@ -324,6 +328,7 @@ async fn follow_on<B: Backend>(backend: &B, feed: &Feed) {
             }
         };
         feed.fail(why);
+        feed.lock().settle.away();
         feed.failed.notify_one();
         let was_well = feed.answers() > answers && started.elapsed() >= WELL_AFTER;
         failures = if was_well { 1 } else { failures + 1 };

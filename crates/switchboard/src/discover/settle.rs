@@ -3,7 +3,10 @@
 //! Pure: time is an argument. The rule is told at [`Options::confirm_after`](super::Options::confirm_after).
 
 use super::{Instance, Snapshot, State};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// What was published, and what is in doubt of it.
@@ -16,6 +19,10 @@ pub(super) struct Settle {
     lost: BTreeMap<String, Instant>,
     /// Published, but a connection failed, and when.
     gone: BTreeMap<String, Instant>,
+    /// The registry has not answered since.
+    away: bool,
+    /// Those that the registry has not shown again since it was away.
+    unseen: BTreeSet<String>,
 }
 
 impl Settle {
@@ -26,7 +33,14 @@ impl Settle {
             held: BTreeMap::new(),
             lost: BTreeMap::new(),
             gone: BTreeMap::new(),
+            away: false,
+            unseen: BTreeSet::new(),
         }
+    }
+
+    /// The registry does not answer: one that is back may have forgotten those who have not registered again yet.
+    pub(super) fn away(&mut self) {
+        self.away = true;
     }
 
     /// What to publish now that the registry says `snapshot`.
@@ -37,6 +51,10 @@ impl Settle {
         let is_there = |id: &str| next.get(id).is_some_and(|instance| instance.state != State::Down);
         self.gone.retain(|_, at| recent(at));
         self.lost.retain(|id, at| recent(at) && !is_there(id));
+        if std::mem::take(&mut self.away) {
+            self.unseen = self.up().map(str::to_owned).collect();
+        }
+        self.unseen.retain(|id| !is_there(id) && self.published.contains_key(id));
         let missing: Vec<String> = self.up().filter(|id| !is_there(id)).map(str::to_owned).collect();
         let (mut stay, mut new) = (BTreeMap::new(), Vec::new());
         for id in missing.into_iter().filter(|id| !self.gone.contains_key(id)) {
@@ -44,10 +62,14 @@ impl Settle {
                 Some(since) if recent(since) => drop(stay.insert(id, *since)),
                 // It was missing for long enough.
                 Some(_) => {}
+                None if self.unseen.contains(&id) => drop(stay.insert(id, now)),
                 None => new.push((id, now)),
             }
         }
         let in_doubt = self.lost.len() + stay.len() + new.len();
+        if self.confirm_after.is_zero() {
+            stay.clear();
+        }
         if self.confirm_after.is_zero() || in_doubt * 2 <= self.lost.len() + self.up().count() {
             self.lost.extend(new);
         } else {
@@ -72,6 +94,11 @@ impl Settle {
             self.gone.insert(id.to_owned(), now);
         }
         None
+    }
+
+    /// A connection to this instance succeeded: that one failed before says nothing any more.
+    pub(super) fn confirm_back(&mut self, id: &str) {
+        self.gone.remove(id);
     }
 
     /// When the registry is to be read again because instances are in doubt.
@@ -159,6 +186,37 @@ mod tests {
         assert_eq!(case.offer(2, "a b"), "a b");
         assert_eq!(case.offer(3, "a"), "a b", "three of four within ten seconds");
         assert_eq!(case.offer(13, "a"), "a");
+    }
+
+    #[test]
+    fn who_was_gone_and_is_back_stays_as_the_others_do() {
+        let mut case = Case::new();
+        case.offer(0, "a b c d");
+        assert_eq!(case.confirm(1, "a"), None);
+        assert_eq!(case.confirm(1, "b"), None);
+        case.settle.confirm_back("a");
+        assert_eq!(case.offer(2, ""), "a c d", "a registry that has just started knows nobody");
+    }
+
+    #[test]
+    fn a_registry_that_was_away_is_doubted_until_it_has_shown_who_was_there() {
+        let mut case = Case::new();
+        case.offer(0, "a b c d");
+        case.settle.away();
+        assert_eq!(case.offer(1, "a b c"), "a b c d", "one of four has not registered again");
+        assert_eq!(case.settle.held().collect::<Vec<_>>(), ["d"]);
+        assert_eq!(case.offer(2, "a b d"), "a b d", "and one has left");
+        assert_eq!(case.settle.due(), None);
+        case.settle.away();
+        assert_eq!(case.offer(3, "a b"), "a b d");
+        assert_eq!(case.confirm(4, "d").as_deref(), Some("a b"));
+        case.settle.away();
+        assert_eq!(case.offer(5, "a"), "a b");
+        assert_eq!(case.offer(15, "a"), "a", "it was missing for long enough");
+        let mut case = Case { settle: Settle::new(Duration::ZERO), start: Instant::now() };
+        case.offer(0, "a b c");
+        case.settle.away();
+        assert_eq!(case.offer(0, "a"), "a");
     }
 
     #[test]

@@ -45,6 +45,12 @@ impl Watch {
         self.following.confirm_gone(id);
     }
 
+    /// Reports that there is a connection to an instance: what [`confirm_gone`](Self::confirm_gone) said of it before
+    /// is over. A server that was restarted is then not taken for dead when the registry is restarted after it.
+    pub fn confirm_back(&self, id: &str) {
+        self.following.confirm_back(id);
+    }
+
     /// What is known, from where, and what is wrong.
     pub fn state(&self) -> WatchState {
         self.following.state()

@@ -2,17 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod choice;
+mod explain;
 mod flaky;
 mod modes;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::{
-    future::IntoFuture,
+    future::{Future, IntoFuture, poll_fn},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use support::{raw::soon, *};
@@ -153,6 +155,29 @@ async fn no_call_is_lost_while_servers_die_and_come_back() {
     for caller in callers {
         assert!(soon(caller).await.unwrap() > 0);
     }
+}
+
+/// Callers that look late find the next connection in the place of the one that their calls were lost with.
+#[tokio::test]
+async fn calls_lost_with_a_connection_say_nothing_of_the_next_one() {
+    let (running, seen) = serve_at("tcp://127.0.0.1:0").await;
+    let address = running.url();
+    let channel = Channel::connect(&format!("{address}?balance=p2c&fail=failfast")).await.unwrap();
+    let mut calls: Vec<_> =
+        (0..50).map(|_| Box::pin(call::<_, Vec<u8>>(&channel, &HANG, &b"hello".to_vec()))).collect();
+    for call in &mut calls {
+        poll_fn(|cx| Poll::Ready(assert!(call.as_mut().poll(cx).is_pending()))).await;
+    }
+    soon(seen.until(|seen| seen.hanging() == calls.len())).await;
+    running.kill();
+    let _back = restarted(&address).await;
+    soon(async { while echo(&channel).await.is_err() {} }).await;
+    for call in calls {
+        assert_eq!(soon(call).await.unwrap_err().code(), Code::Unavailable);
+    }
+    let [endpoint] = &channel.endpoints()[..] else { panic!("one server") };
+    assert!(endpoint.open_breakers.is_empty() && endpoint.state == "up", "{endpoint:?}");
+    assert!(endpoint.latency < Duration::from_secs(1), "{endpoint:?}");
 }
 
 #[test]

@@ -41,7 +41,13 @@ impl Channel {
         // Numbers that sort as they count.
         let endpoint = |at| Endpoint::new(Instance::new("", format!("channel {at}")).id(format!("{at:09}")));
         let set = Arc::new(Endpoints::new((0..channels.len()).map(endpoint).collect()));
-        Selective { channels, balance: Arc::new(P2c), retries: 3, set, budget: Arc::new(Budget::new(10, 10)) }
+        Selective {
+            channels,
+            balance: Arc::new(P2c),
+            retries: 3,
+            set,
+            budget: Arc::new(Budget::new(10, 10, crate::clock::now_ns())),
+        }
     }
 }
 
@@ -60,7 +66,7 @@ impl Selective {
 
     /// Retries for 100 calls of the last seconds, and a second however few calls there were, 10 and 10 unless set.
     pub fn retry_budget(mut self, percent: u32, floor: u32) -> Selective {
-        self.budget = Arc::new(Budget::new(percent, floor));
+        self.budget = Arc::new(Budget::new(percent, floor, crate::clock::now_ns()));
         self
     }
 

@@ -1,7 +1,7 @@
 //! How many retries a channel may send: a part of its calls, so that a fleet in trouble does not get more of them than
 //! one that is well.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Retries of the last seconds against calls of the last seconds.
 #[derive(Debug)]
@@ -26,12 +26,27 @@ struct Window {
 }
 
 impl Budget {
-    pub(in super::super) fn new(percent: u32, floor: u32) -> Budget {
-        Budget { percent, floor, window: Mutex::default() }
+    pub(in super::super) fn new(percent: u32, floor: u32, now_ns: u64) -> Budget {
+        let window = Window { slot: now_ns / SLOT_NS, ..Window::default() };
+        Budget { percent, floor, window: Mutex::new(window) }
+    }
+
+    /// How many retries may be sent now.
+    pub(super) fn left(&self, calls: u64, now_ns: u64) -> u64 {
+        let window = self.turned(calls, now_ns);
+        self.allowed(&window, calls).saturating_sub(window.spent[0] + window.spent[1])
     }
 
     /// Whether one more retry may be sent, which then counts. `calls` have been sent by now in all, retries included.
     pub(in super::super) fn spend(&self, calls: u64, now_ns: u64) -> bool {
+        let mut window = self.turned(calls, now_ns);
+        let may = window.spent[0] + window.spent[1] < self.allowed(&window, calls);
+        window.spent[0] += u64::from(may);
+        may
+    }
+
+    /// The window, moved on to this time.
+    fn turned(&self, calls: u64, now_ns: u64) -> MutexGuard<'_, Window> {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = now_ns / SLOT_NS;
         match slot.saturating_sub(window.slot) {
@@ -40,17 +55,21 @@ impl Budget {
                 window.calls_at = [calls, window.calls_at[0]];
                 window.spent = [0, window.spent[0]];
             }
-            // Of the calls since the last retry nobody knows when they were.
-            _ => *window = Window { slot, calls_at: [calls, calls], spent: [0, 0] },
+            // Nobody has looked in the meantime: the calls since then are taken to have come evenly.
+            slots => {
+                let each = calls.saturating_sub(window.calls_at[0]) / slots;
+                *window = Window { slot, calls_at: [calls, calls.saturating_sub(each)], spent: [0, 0] };
+            }
         }
-        window.slot = slot;
+        window.slot = slot.max(window.slot);
+        window
+    }
+
+    fn allowed(&self, window: &Window, calls: u64) -> u64 {
         let spent = window.spent[0] + window.spent[1];
         let fresh = calls.saturating_sub(window.calls_at[1]).saturating_sub(spent);
         let seconds = 2 * SLOT_NS / 1_000_000_000;
-        let allowed = fresh * u64::from(self.percent) / 100 + u64::from(self.floor) * seconds;
-        let may = spent < allowed;
-        window.spent[0] += u64::from(may);
-        may
+        fresh * u64::from(self.percent) / 100 + u64::from(self.floor) * seconds
     }
 }
 
@@ -60,7 +79,7 @@ mod tests {
 
     #[test]
     fn floor_alone_is_ten_seconds_worth() {
-        let budget = Budget::new(10, 3);
+        let budget = Budget::new(10, 3, 0);
         let spent = (0..100).filter(|_| budget.spend(0, SLOT_NS)).count();
         assert_eq!(spent, 30);
         assert!(!budget.spend(0, 2 * SLOT_NS), "they are remembered");
@@ -69,7 +88,7 @@ mod tests {
 
     #[test]
     fn retries_are_a_part_of_the_calls() {
-        let budget = Budget::new(10, 0);
+        let budget = Budget::new(10, 0, 0);
         let (mut calls, mut retries) = (0, 0);
         // Every call fails; a retry is a call, too.
         for at in 0..100_000u64 {
@@ -82,9 +101,25 @@ mod tests {
         assert!((8_000..=10_000).contains(&retries), "{retries}");
     }
 
+    /// A fleet that was well for long loses a server: what was in flight there is sent again at once.
+    #[test]
+    fn calls_without_a_failure_count_too() {
+        let budget = Budget::new(10, 10, SLOT_NS);
+        let (seconds, a_second) = (300, 1000);
+        let (mut calls, now) = (seconds * a_second, SLOT_NS + seconds * 1_000_000_000);
+        // A tenth of what comes in one slot, and the floor.
+        assert_eq!(budget.left(calls, now), 5 * a_second / 10 + 100);
+        for _ in 0..1000 {
+            calls += u64::from(budget.spend(calls, now));
+        }
+        assert_eq!(calls, seconds * a_second + 600);
+        let left = budget.left(calls, now + 3600 * 1_000_000_000);
+        assert!(left <= 101, "{left}: of an hour ago nothing is left");
+    }
+
     #[test]
     fn nothing_is_nothing() {
-        let budget = Budget::new(0, 0);
+        let budget = Budget::new(0, 0, 0);
         assert!(!(0..1000).any(|call| budget.spend(call, call)));
     }
 }

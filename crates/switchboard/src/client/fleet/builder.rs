@@ -144,7 +144,8 @@ impl ChannelBuilder {
     pub(super) fn member(&self, address: &str) -> Result<Channel> {
         let mut builder = self.clone();
         address.clone_into(&mut builder.url);
-        builder.options.backoff_max = self.redial_max();
+        // Less than the pauses of the task that dials: it would come in vain, and a second one later.
+        builder.options.backoff_max = self.redial_max() / 2;
         #[cfg(feature = "tls")]
         if !["tls://", "https://", "wss://"].iter().any(|scheme| address.starts_with(scheme)) {
             builder.tls = crate::net::tls::TlsOptions::default();

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Begin, Target, calls::Answer, unary},
-    FailMode, Shared, Ticket, clock,
+    FailMode, Shared, Ticket, Trail, clock,
     link::Member,
     tries::Tries,
 };
@@ -39,8 +39,6 @@ struct Running {
     attempt: Attempt,
 }
 
-type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
-
 /// Sends a unary call and waits for its answer, at as many endpoints as it takes.
 pub(in super::super) async fn unary(
     shared: Arc<Shared>,
@@ -63,7 +61,8 @@ pub(in super::super) async fn unary(
         tries.sent += 1;
         let sent = begin.again(&tries);
         let endpoint = ticket.member().endpoint.number();
-        let attempt = Box::pin(attempt(shared.clone(), ticket, sent, request.clone()));
+        let trail = begin.trail().cloned();
+        let attempt = Box::pin(attempt(shared.clone(), ticket, sent, request.clone(), trail));
         running.push(Running { endpoint, attempt });
         let mut hedge = shared.hedge_after(&begin, &tries).map(|after| Box::pin(tokio::time::sleep(after)));
         ticket = loop {
@@ -76,6 +75,7 @@ pub(in super::super) async fn unary(
                 }
                 Event::Late => {
                     hedge = None;
+                    // Not to the one that is late already.
                     let mut tried = tries.tried.clone();
                     tried.extend(running.iter().map(|running| running.endpoint));
                     // A hedge is a retry ahead of its time, and counts as one.
@@ -128,8 +128,11 @@ async fn attempt(
     mut ticket: Ticket,
     mut begin: Begin,
     request: Bytes,
+    trail: Option<Arc<Trail>>,
 ) -> (Arc<Member>, Result<Answer>) {
     let method = begin.method.path;
+    let noted =
+        trail.as_ref().map(|trail| (trail, trail.begin(ticket.member().endpoint.address().to_owned())));
     let called = async {
         if !ticket.member().link.channel.is_ready() {
             let deadline = begin.deadline(crate::clock::now());
@@ -137,10 +140,16 @@ async fn attempt(
             begin.end_at(deadline);
             ticket.sent();
         }
+        if let Some((trail, at)) = noted {
+            trail.sent(at);
+        }
         let target = ticket.member().link.channel.target();
         unary::run(Begin { target, ..begin }, request).await
     };
     let outcome = called.await;
+    if let Some((trail, at)) = noted {
+        trail.end(at, outcome.as_ref().err().cloned());
+    }
     if outcome.is_ok() && shared.policy.hedges_by_percentile() {
         shared.latencies.note(method, Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())));
     }

@@ -1,6 +1,9 @@
 //! A member of a fleet: its channel, whether that is connected, and the calls that it has.
 
-use super::{super::Channel, Shared, clock};
+use super::{
+    super::{Channel, Way},
+    Shared, clock,
+};
 use crate::{
     Code, Origin, Result, Retry, Status,
     balance::{Endpoint, Outcome, State, Stats},
@@ -95,6 +98,9 @@ async fn keep(keeping: Keeping, shared: Weak<Shared>, id: String) {
                 // In this order: who loses the connection from here on starts the next task.
                 drop(keeping);
                 link.stats.set_state(State::Up, clock::now());
+                if let Some(source) = &shared.source {
+                    source.watch.confirm_back(&id);
+                }
                 shared.changed.notify_waiters();
                 return;
             }
@@ -160,14 +166,18 @@ impl Ticket {
     #[cold]
     pub(in super::super) fn failed(mut self, status: &Status) -> Arc<Member> {
         let member = self.member().clone();
-        // A proxy that answers with a failure keeps its connection.
+        // A proxy that answers with a failure keeps its connection. Who looks late may find that there is another
+        // already in place of the one that was lost: of that one the failure says nothing.
+        let is_ready = member.link.channel.is_ready();
         let lost = status.code() == Code::Unavailable
             && status.origin() == Origin::Path
-            && !member.link.channel.is_ready();
+            && (!is_ready
+                || matches!(&*member.link.channel.0, Way::Remote(_))
+                || member.link.stats.is_up_since(self.begun_ns));
         let now_ns = clock::now();
         let took = Duration::from_nanos(now_ns.saturating_sub(self.begun_ns));
         self.end_as(Outcome { lost, ..Outcome::new(took, status.code()) }, now_ns);
-        if lost {
+        if lost && !is_ready {
             let refused = status.retry() == Retry::Safe;
             member.lost(status, if refused { State::Down } else { State::Connecting });
         }

@@ -238,6 +238,38 @@ impl Policy {
         Ok(if self.sticky { Arc::new(Sticky::new(balancer)) } else { balancer })
     }
 
+    /// What decides about calls, for people.
+    pub(super) fn rules(&self) -> Vec<(&'static str, String)> {
+        let balancer = match &self.balancer {
+            Balancer::Named(name) => name,
+            Balancer::User(_) => "set by the program",
+        };
+        let fail = FAIL_MODES.iter().find(|(_, mode)| *mode == self.fail).map_or("", |(name, _)| name);
+        let sticky = if self.sticky { ", sticky" } else { "" };
+        let mut rules = vec![
+            ("balance", format!("{balancer}{sticky}")),
+            ("fail", format!("{fail}, {} retries at most, when that is safe", self.retries)),
+        ];
+        if self.hedges() {
+            let after = self.hedge.map_or("95 of 100 calls take".to_owned(), |after| format!("{after:?}"));
+            rules.push(("hedge", format!("idempotent calls, after what {after}")));
+        }
+        let consecutive = self.breaking.consecutive;
+        let breaker =
+            if consecutive == 0 { "off".to_owned() } else { format!("{consecutive} failures in a row") };
+        rules.push(("breaker", breaker));
+        rules.push(("eject", format!("{} % of the servers at most", self.ejecting.percent_max)));
+        if !self.zone.is_empty() {
+            rules.push(("zone", self.zone.clone()));
+        }
+        rules.extend(self.group.as_ref().map(|group| ("group", group.clone())));
+        rules.extend(self.tags.iter().map(|(name, value)| ("tag", format!("{name}:{value}"))));
+        rules.extend(
+            self.subset.map(|(size, client)| ("subset", format!("{size} servers for client {client}"))),
+        );
+        rules
+    }
+
     /// Whether the endpoint belongs to the fleet at all.
     pub(super) fn wants(&self, endpoint: &Endpoint) -> bool {
         self.group.as_ref().is_none_or(|group| endpoint.group() == group)

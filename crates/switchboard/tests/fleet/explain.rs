@@ -1,0 +1,117 @@
+//! What a channel says of its choices, and of what became of a call.
+
+use crate::{flaky::*, support::raw::soon};
+use std::sync::Arc;
+use switchboard::{
+    Channel, Code, Explained, Retry, Server,
+    discover::{Fixed, Instance, State},
+};
+
+#[tokio::test]
+async fn every_candidate_says_what_keeps_it_from_the_call() {
+    let nodes = nodes(4).await;
+    let instance = |at: usize| Instance::new("test.Flaky", nodes[at].running.url()).id(at.to_string());
+    let list = Fixed::new([
+        instance(0).zone("here"),
+        instance(1).zone("there"),
+        instance(2).zone("here").state(State::Draining),
+        instance(3).group("other"),
+    ]);
+    let builder = Channel::fleet(Arc::new(list), "test.Flaky").zone("here").group("").breaker(2).retries(0);
+    let channel = builder.connect().await.unwrap();
+    all_connected(&channel).await;
+    let hindrances = |channel: &Channel| {
+        let explanation = channel.explain("test.Flaky/Read", None);
+        let each = explanation.candidates.iter();
+        let each: Vec<_> = each
+            .map(|candidate| (candidate.chosen, candidate.hindrance.clone().unwrap_or_default()))
+            .collect();
+        (each, explanation.to_string())
+    };
+    let (each, text) = hindrances(&channel);
+    assert_eq!(each[0], (true, String::new()), "{text}");
+    assert_eq!(each[1], (false, "in zone \"there\", and one in \"here\" is well".to_owned()));
+    assert_eq!(each[2], (false, "draining, says the registry".to_owned()));
+    for part in
+        ["test.Flaky/Read of test.Flaky in", "balance: p2c", "zone: here", "4 instances, 3 of them wanted"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    nodes[0].set(Mood::Fails(Code::Internal, Retry::No));
+    for _ in 0..2 {
+        assert!(soon(read(&channel)).await.is_err());
+    }
+    let (each, text) = hindrances(&channel);
+    assert!(each[0].1.starts_with("the breaker of the method is open, for "), "{text}");
+    assert!(each[1].0 && each[1].1.is_empty(), "{text}");
+    let other = channel.explain("test.Flaky/Write", None);
+    assert!(other.candidates[0].chosen, "breakers are those of methods: {other}");
+}
+
+/// The first call of many that went to the wrong server first.
+async fn tried_twice(mut call: impl AsyncFnMut() -> Explained<String>) -> Explained<String> {
+    soon(async {
+        loop {
+            let told = call().await;
+            if told.attempts.len() == 2 {
+                return told;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn attempts_are_told_with_their_times_and_ends() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?balance=random").await;
+    nodes[0].set(Mood::Fails(Code::Unavailable, Retry::Safe));
+    let told = tried_twice(async || write(&channel).explained().await).await;
+    assert_eq!(*told.outcome.unwrap(), "b");
+    let [first, second] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+    assert_eq!((&first.address, &second.address), (&nodes[0].running.url(), &nodes[1].running.url()));
+    assert_eq!(first.failure.as_ref().map(switchboard::Status::code), Some(Code::Unavailable));
+    assert!(second.failure.is_none());
+    let times = [first.sent, first.ended, Some(second.began), second.sent, second.ended, Some(told.took)];
+    assert!(times.iter().all(Option::is_some) && times.is_sorted(), "{times:?}");
+    let chosen: Vec<_> = told.before.candidates.iter().filter(|candidate| candidate.chosen).collect();
+    assert!(chosen.len() == 1 && chosen[0].address == first.address, "{}", told.before);
+    assert!(first.to_string().contains("unavailable") && second.to_string().contains("answered at"));
+}
+
+#[tokio::test]
+async fn a_hedge_that_came_too_late_is_told_too() {
+    let nodes = nodes(2).await;
+    let channel = channel(&nodes, "?hedge=5ms&balance=random").await;
+    nodes[0].set(Mood::Hangs);
+    let told = tried_twice(async || read(&channel).explained().await).await;
+    assert_eq!(*told.outcome.unwrap(), "b");
+    let [first, second] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+    assert!(first.ended.is_none() && second.ended.is_some());
+    assert!(first.to_string().contains("given up"), "{first}");
+}
+
+#[tokio::test]
+async fn channels_of_other_kinds_tell_what_there_is() {
+    let node = node("a").await;
+    let url = node.running.url();
+    for url in [url.clone(), format!("{url}?wire=grpc")] {
+        let channel = Channel::connect(&url).await.unwrap();
+        let told = soon(read(&channel).explained()).await;
+        assert_eq!(*told.outcome.unwrap(), "a");
+        assert!(told.before.candidates.is_empty());
+        let [attempt] = &told.attempts[..] else { panic!("{:?}", told.attempts) };
+        assert!(attempt.ended.is_some() && attempt.failure.is_none(), "{attempt}");
+        assert!(
+            node.running.url().contains(told.before.channel.trim_end_matches("?wire=grpc")),
+            "{}",
+            told.before
+        );
+    }
+    let empty = Server::new().listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let channel = Channel::connect(&empty.url()).await.unwrap();
+    let told = soon(read(&channel).explained()).await;
+    assert_eq!(told.outcome.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(told.attempts[0].failure.as_ref().map(switchboard::Status::code), Some(Code::Unimplemented));
+}
