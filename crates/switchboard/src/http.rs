@@ -55,6 +55,8 @@ pub(crate) mod text;
 mod ticket;
 mod trailers;
 mod traits;
+mod unpack;
+mod watch;
 pub(crate) mod websocket;
 
 pub(crate) use connection::serve;
