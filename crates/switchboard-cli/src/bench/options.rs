@@ -112,8 +112,8 @@ pub(super) struct CommonArgs {
     /// Measure the bare loop in turn and print the ratio to it.
     #[arg(long)]
     pub(super) floor: bool,
-    /// Measure the same server behind all that guards a production server in turn, and print the ratio: deadline, token,
-    /// rate, adaptive limit, fair queue, access log. Callers send their token to both.
+    /// Measure the same server behind all that guards a production server in turn, and print the ratio: deadline,
+    /// token, rate, adaptive limit, fair queue, access log. Callers send their token to both.
     #[arg(long, conflicts_with = "target")]
     pub(super) chain: bool,
     /// Measure this often and take medians [default: 3 with --floor or --chain, 1 without]

@@ -122,8 +122,8 @@ const STARTED: u64 = 1 << 32;
 const ONE: u64 = STARTED + 1;
 /// Of a fixed limit every so many calls are timed, to tell refused callers when to come back.
 const TIMED: u32 = 16;
-/// Of an adaptive one so many that a sample comes every 50 to 400 us, where calls come that fast: what more would tell is
-/// not worth two readings of the clock a call. Looked at after each 64.
+/// Of an adaptive one so many that a sample comes every 50 to 400 us, where calls come that fast: what more would tell
+/// is not worth two readings of the clock a call. Looked at after each 64.
 const COUNTED: u32 = 64;
 const GAP_LEAST: Duration = Duration::from_micros(50);
 const GAP_MOST: Duration = Duration::from_micros(400);

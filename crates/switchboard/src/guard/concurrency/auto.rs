@@ -52,7 +52,8 @@ const WEIGHT: f64 = 0.1;
 const REMEASURE_RATIO: f64 = 0.5;
 /// The first measurement; the times between them double from here.
 const REMEASURE_FIRST: Duration = Duration::from_secs(2);
-/// The next one after one that found a latency so much less than known before: calls queued all the time, and may still.
+/// The next one after one that found a latency so much less than known before: calls queued all the time, and may
+/// still.
 const REMEASURE_SOON: Duration = Duration::from_millis(250);
 const MUCH_LESS: f64 = 0.8;
 
