@@ -44,6 +44,9 @@ enum Command {
     /// Serve the bare loop that `bench --floor` measures.
     #[command(hide = true)]
     BenchFloorServer(bench::ServerArgs),
+    /// Serve what `bench overload` calls.
+    #[command(hide = true)]
+    BenchOverloadServer(bench::OverloadServerArgs),
     /// Serve or call what `bench compare` measures.
     #[command(hide = true)]
     BenchPeer(bench::PeerArgs),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Call(args) => return call::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
+        Command::BenchOverloadServer(args) => bench::serve_overload(&args),
         Command::BenchPeer(args) => bench::run_peer(&args),
         Command::BenchServer(args) => bench::serve(&args),
     };

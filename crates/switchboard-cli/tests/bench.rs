@@ -44,6 +44,44 @@ fn an_open_loop_keeps_its_rate() {
 }
 
 #[test]
+fn echo_is_measured_behind_the_chain() {
+    let runs = runs("echo --seconds 0.2 --callers 2 --chain --rounds 1");
+    assert_eq!((&runs[0]["errors"], &runs[0]["chain"]["errors"]), (&0.into(), &0.into()), "{}", runs[0]);
+    assert!(runs[0]["chain"]["requests"].as_u64().unwrap() > 0);
+    assert!(runs[0]["chain_ratio"].as_f64().unwrap() > 0.0);
+    assert_eq!(runs[0]["floor"], Value::Null);
+}
+
+#[test]
+fn overload_is_measured_with_and_without_a_limit() {
+    let page = std::env::temp_dir().join(format!("switchboard-overload-{}.html", std::process::id()));
+    let line =
+        format!("overload --units 4 --work-us 2000 --loads 0.1,3 --seconds 0.2 --html {}", page.display());
+    let output = bench(&format!("{line} --json -"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["name"], &report["capacity_per_s"]), (&"overload".into(), &2000.0.into()));
+    let points = report["points"].as_array().unwrap();
+    let named: Vec<_> = points
+        .iter()
+        .map(|point| (point["limit"].as_str().unwrap(), point["load"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(named, [("off", 0.1), ("off", 3.0), ("auto", 0.1), ("auto", 3.0)]);
+    for point in points {
+        assert_eq!(point["errors"], 0, "{point}");
+        let count = |name: &str| point[name].as_f64().unwrap();
+        let known =
+            count("goodput_per_s") + count("refused_per_s") + count("late_per_s") + count("unsent_per_s");
+        assert!((known - count("offered_per_s")).abs() < 20.0, "every call is accounted for: {point}");
+    }
+    assert_eq!(report["tenants"].as_array().map(Vec::len), Some(3));
+    assert_eq!(report["verdicts"].as_array().map(Vec::len), Some(2));
+    let html = fs::read_to_string(&page).unwrap();
+    fs::remove_file(&page).unwrap();
+    assert_eq!(html.matches("<svg").count(), 2);
+}
+
+#[test]
 fn a_number_of_calls_is_made_on_one_connection() {
     let runs = runs("connection --calls 2000");
     assert_eq!(runs.len(), 2);

@@ -1,13 +1,10 @@
 //! The access log and the slow-call log: events of `tracing`, off unless asked for.
 //!
-//! A call that is logged has its own reading of the clock. While both logs are off a call costs two loads of memory
-//! that nobody writes.
+//! A call that is logged has its own reading of the clock. A call that the access log does not pick costs a count in
+//! memory of its thread, and while both logs are off two loads of memory that nobody writes.
 
 use crate::{Code, Flag, Peer, limits::Unit, trace::Trace};
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{cell::Cell, time::Duration};
 
 /// Whether calls are logged.
 #[derive(Debug)]
@@ -16,7 +13,11 @@ pub(crate) struct Access {
     pub(crate) every: Flag,
     /// Calls that take longer, in milliseconds, go to the slow log; 0 for none.
     pub(crate) slow: Flag,
-    next: AtomicU64,
+}
+
+thread_local! {
+    /// Calls of this thread since the last that was picked.
+    static SINCE: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
 /// What is logged of a call.
@@ -46,7 +47,6 @@ impl Default for Access {
                 0..=86_400_000,
                 "calls that take longer are logged (switchboard::slow); 0: none",
             ),
-            next: AtomicU64::new(0),
         }
     }
 }
@@ -58,17 +58,34 @@ impl Access {
         self.every.value() | self.slow.value() != 0
     }
 
+    /// Whether this call is one in so many, to be asked once a call; each thread counts its own, from its first on.
+    #[inline]
+    pub(crate) fn picks(&self) -> bool {
+        let every = self.every.value();
+        if every == 0 {
+            return false;
+        }
+        let since = SINCE.get().saturating_add(1);
+        let is_picked = since >= every;
+        SINCE.set(if is_picked { 0 } else { since });
+        is_picked
+    }
+
+    /// Whether every call has to be timed by itself.
+    #[inline]
+    pub(crate) fn times_all(&self) -> bool {
+        self.slow.value() != 0
+    }
+
     pub(crate) fn flags(&self) -> [Flag; 2] {
         [self.every.clone(), self.slow.clone()]
     }
 
-    /// Logs a call that ended, if it is one of those; `entry` is asked for then only.
+    /// Logs a call that ended, if it was picked or slow; `entry` is asked for then only.
     #[cold]
-    pub(crate) fn log<'a>(&self, took: Duration, entry: impl FnOnce() -> Entry<'a>) {
+    pub(crate) fn log<'a>(&self, is_picked: bool, took: Duration, entry: impl FnOnce() -> Entry<'a>) {
         let slow = self.slow.value();
         let is_slow = slow != 0 && took >= Duration::from_millis(slow);
-        let every = self.every.value();
-        let is_picked = every != 0 && self.next.fetch_add(1, Ordering::Relaxed).is_multiple_of(every);
         if !is_slow && !is_picked {
             return;
         }
@@ -96,6 +113,7 @@ impl Access {
             event!(warn, "switchboard::slow", "a call took longer than {slow} ms (slow_call)");
         }
         if is_picked {
+            let every = self.every.value();
             event!(info, "switchboard::access", every, "call");
         }
     }

@@ -155,8 +155,12 @@ impl Chain {
             match queue.try_enter() {
                 Some(timed) => permit.entered(timed),
                 None => {
+                    let waiting = match queue.line_up(call.cx()) {
+                        Ok(waiting) => waiting,
+                        Err(status) => return Begun::Refused(status),
+                    };
                     return Begun::Wait(Box::pin(async move {
-                        permit.entered(queue.enter(call.cx()).await?);
+                        permit.entered(waiting.admitted().await?);
                         check_deadline(call)?;
                         permit.enter()?;
                         Ok(permit)

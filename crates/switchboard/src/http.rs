@@ -58,6 +58,8 @@ mod thrift;
 mod ticket;
 mod trailers;
 mod traits;
+mod unpack;
+mod watch;
 pub(crate) mod websocket;
 mod whole;
 

@@ -126,6 +126,40 @@ fn guards_allocate_nothing() {
     });
 }
 
+#[cfg(feature = "auth")]
+#[test]
+fn the_whole_chain_allocates_nothing() {
+    use switchboard::{
+        auth::{Caller, Tokens},
+        guard::Fair,
+    };
+
+    on_one_thread(async {
+        let server = || Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+        let bare = server().start().await.unwrap();
+        let guarded = server()
+            .deadline_max(std::time::Duration::from_secs(30))
+            .auth(Tokens::default().token("s3cr3t", Caller::new("alice")))
+            .rate(Rate::per_second(1e8).by_caller())
+            .concurrency(Concurrency::auto())
+            .fair(Fair::by_caller())
+            .access_log(1_000_000);
+        let guarded = guarded.start().await.unwrap();
+        let mut least = Vec::new();
+        for running in [&bare, &guarded] {
+            let channel = Channel::builder(&running.url()).token("s3cr3t").connect().await.unwrap();
+            let text = vec![1u8; 100];
+            let count = allocations(async || {
+                let reply: Vec<u8> = ask(&channel, &ECHO, &text).await.unwrap();
+                assert_eq!(reply.len(), 100);
+            });
+            least.push(count.await);
+        }
+        // Metadata, which the token is, is not free; to look at it is.
+        assert_eq!(least[0], least[1], "allocations a call");
+    });
+}
+
 /// What a message of a stream and its answer may allocate when nothing else is under way: the text that is sent, its
 /// encoding, a part of the read buffer, the handler's text and its answer, and the same again on the way back.
 const STREAM_MAX: u64 = 9;

@@ -2,12 +2,12 @@
 
 use super::{
     chart::{self, Bar, Curve},
-    record::{Record, Side},
-    report,
+    record::{CHAINED, Record, Side},
+    report::{self, Rows},
 };
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("report.css");
+pub(super) const STYLE: &str = include_str!("report.css");
 
 /// The page of `records`, measured by `command_line`.
 pub(super) fn render(records: &[Record], command_line: &str) -> String {
@@ -27,7 +27,7 @@ pub(super) fn render(records: &[Record], command_line: &str) -> String {
         page += &throughput(records);
     }
     page += &latency(records);
-    page += &table(records);
+    page += &numbers(records);
     page + "</body>\n</html>\n"
 }
 
@@ -91,10 +91,13 @@ fn bars(records: &[Record], value: impl Fn(&Side) -> f64, text: impl Fn(f64) -> 
             let value = value(side);
             let floor = name == "floor";
             let mut text = text(value);
-            if let Some(ratio) = record.floor_ratio.filter(|_| !floor) {
+            if let Some(ratio) = record.floor_ratio.filter(|_| name == "switchboard") {
                 let _ = write!(text, " ({} of floor)", report::ratio(ratio));
             }
-            let label = if floor { "floor".to_owned() } else { record.label.clone() };
+            if let Some(ratio) = record.chain_ratio.filter(|_| name == CHAINED) {
+                let _ = write!(text, " ({} of no chain)", report::ratio(ratio));
+            }
+            let label = if name == "switchboard" { record.label.clone() } else { name.to_owned() };
             bars.push(Bar { label, text, value, class: if floor { "floor".to_owned() } else { class(at) } });
         }
     }
@@ -108,7 +111,7 @@ fn latency(records: &[Record]) -> String {
     for (at, record) in records.iter().enumerate() {
         let class = class(at);
         for (name, side) in record.sides() {
-            let dashed = if name == "floor" { " dashed" } else { "" };
+            let dashed = if name == "switchboard" { "" } else { " dashed" };
             let calls = (side.requests + side.missed) / side.rounds.len().max(1) as u64;
             curves.push(Curve { class: format!("{class}{dashed}"), calls, points: &side.curve });
         }
@@ -117,25 +120,32 @@ fn latency(records: &[Record]) -> String {
     if records.iter().any(|record| record.floor.is_some()) {
         legend += "<span><i class=\"dash\"></i>dashed: floor</span>";
     }
+    if records.iter().any(|record| record.chain.is_some()) {
+        let _ = write!(legend, "<span><i class=\"dash\"></i>dashed: {CHAINED}</span>");
+    }
     section(title, &chart::curves(title, &curves), &format!("{legend}</p>\n"))
 }
 
-fn table(records: &[Record]) -> String {
-    let rows = report::rows(records);
-    let mut table = "<div class=\"wide\"><table>\n".to_owned();
-    for (at, row) in rows.iter().enumerate() {
-        let tag = if at == 0 { "th" } else { "td" };
-        let cells: String = row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
-        let _ = writeln!(table, "<tr>{cells}</tr>");
-    }
-    table += "</table></div>\n";
+fn numbers(records: &[Record]) -> String {
+    let mut table = self::table(&report::rows(records));
     for (label, side, error) in report::errors(records) {
         let _ = writeln!(table, "<p class=\"error\">{}, {side}: {}</p>", escape(label), escape(&error));
     }
     section("Numbers", &table, "")
 }
 
-fn section(title: &str, body: &str, below: &str) -> String {
+/// `rows` with the first as the heading.
+pub(super) fn table(rows: &Rows) -> String {
+    let mut table = "<div class=\"wide\"><table>\n".to_owned();
+    for (at, row) in rows.iter().enumerate() {
+        let tag = if at == 0 { "th" } else { "td" };
+        let cells: String = row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        let _ = writeln!(table, "<tr>{cells}</tr>");
+    }
+    table + "</table></div>\n"
+}
+
+pub(super) fn section(title: &str, body: &str, below: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}{below}</section>\n", escape(title))
 }
 

@@ -19,7 +19,9 @@ mod machine;
 mod measure;
 mod memory;
 mod options;
+mod overload;
 mod peer;
+mod plot;
 mod process;
 mod progress;
 mod record;
@@ -29,6 +31,7 @@ mod switchboard;
 mod worker;
 
 pub(crate) use options::{BenchArgs, ServerArgs};
+pub(crate) use overload::{OverloadServerArgs, serve as serve_overload};
 pub(crate) use peer::{PeerArgs, run as run_peer};
 
 use machine::Machine;
@@ -53,10 +56,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), String> {
     match &args.what {
         What::Alone(kind) => run_alone(kind),
         What::Compare(args) => compare::run(args),
+        What::Overload(args) => overload::run(args, &command_line()),
     }
 }
 
-/// Measures Switchboard, and the floor if asked for.
+/// Measures Switchboard, and what it is compared with if asked for.
 fn run_alone(kind: &Kind) -> Result<(), String> {
     let common = kind.common();
     let machine = Machine::here();
@@ -114,17 +118,21 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), String> {
 /// Open files beside the connections: libraries, pipes, pollers.
 const SPARE_FILES: u64 = 200;
 
-/// Measures one run in rounds: Switchboard and the floor in turn, so that what disturbs the machine disturbs both.
+/// Measures one run in rounds: Switchboard and what it is compared with in turn, so that what disturbs the machine
+/// disturbs all of them.
 fn measure(run: &Run, common: &CommonArgs, title: &str, machine: &Machine) -> Result<Record, String> {
-    let (mut ours, mut floor) = (Vec::new(), Vec::new());
+    let (mut ours, mut floor, mut chained) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=common.rounds() {
         let title = format!("{title}, round {round} of {}", common.rounds());
         ours.push(once(run, Subject::Switchboard, common.target.as_deref(), &title)?);
         if common.floor {
             floor.push(once(run, Subject::Floor, None, &title)?);
         }
+        if common.chain {
+            chained.push(once(run, Subject::Chained, None, &title)?);
+        }
     }
-    Ok(Record::new(run, &ours, &floor, machine))
+    Ok(Record::new(run, &ours, &floor, &chained, machine))
 }
 
 /// Measures one round of one subject, against `target` or a server process of its own.

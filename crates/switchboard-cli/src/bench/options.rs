@@ -3,6 +3,7 @@
 use super::{
     compare::CompareArgs,
     engine::{Shape, Until},
+    overload::OverloadArgs,
     worker,
 };
 use clap::{Args, Subcommand, ValueEnum, value_parser};
@@ -19,6 +20,8 @@ pub(crate) struct BenchArgs {
 pub(super) enum What {
     /// Compare with other RPC frameworks on this machine: `cargo xtask peers` builds them.
     Compare(CompareArgs),
+    /// Ask for more than a server can do, with and without an adaptive limit, and beside a greedy tenant.
+    Overload(OverloadArgs),
     #[command(flatten)]
     Alone(Kind),
 }
@@ -109,7 +112,11 @@ pub(super) struct CommonArgs {
     /// Measure the bare loop in turn and print the ratio to it.
     #[arg(long)]
     pub(super) floor: bool,
-    /// Measure this often and take medians [default: 3 with --floor, 1 without]
+    /// Measure the same server behind all that guards a production server in turn, and print the ratio: deadline,
+    /// token, rate, adaptive limit, fair queue, access log. Callers send their token to both.
+    #[arg(long, conflicts_with = "target")]
+    pub(super) chain: bool,
+    /// Measure this often and take medians [default: 3 with --floor or --chain, 1 without]
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// How the calls are written; the server takes all of them on one port.
@@ -132,6 +139,9 @@ pub(crate) struct ServerArgs {
     /// Threads that serve.
     #[arg(long, default_value_t = worker::cores() as u32, value_parser = value_parser!(u32).range(1..=1024))]
     pub(super) workers: u32,
+    /// Guard the services by the default chain.
+    #[arg(long)]
+    pub(super) chain: bool,
 }
 
 /// One line of the report.
@@ -142,6 +152,8 @@ pub(super) struct Run {
     pub(super) call: Call,
     pub(super) wire: Wire,
     pub(super) shape: Shape,
+    /// Callers say who they are.
+    pub(super) token: bool,
 }
 
 /// How calls are written.
@@ -245,7 +257,7 @@ impl Kind {
 
     /// The runs in the order of the report.
     pub(super) fn runs(&self) -> Vec<Run> {
-        let wire = self.common().wire;
+        let CommonArgs { wire, chain: token, .. } = *self.common();
         match self {
             Self::Echo { load, bytes, timed, .. } => {
                 let combinations = load.callers_or(&[100]).into_iter();
@@ -256,6 +268,7 @@ impl Kind {
                         call,
                         wire,
                         shape: load.shape(callers, timed),
+                        token,
                     })
                     .collect()
             }
@@ -267,6 +280,7 @@ impl Kind {
                     call: Call::Message,
                     wire,
                     shape: load.shape(callers, timed),
+                    token,
                 })
                 .collect(),
             Self::Sizes { bytes, timed, .. } => bytes
@@ -276,6 +290,7 @@ impl Kind {
                     call: Call::Echo(bytes as usize),
                     wire,
                     shape: shape(1, Some(1), timed.until()),
+                    token,
                 })
                 .collect(),
             Self::Connection { calls, bytes, .. } => bytes
@@ -286,12 +301,13 @@ impl Kind {
                     call: Call::Echo(bytes as usize),
                     wire,
                     shape: shape(callers, Some(1), Until::Calls(*calls)),
+                    token,
                 })
                 .collect(),
             Self::Idle { connections, .. } => {
                 let count = *connections as usize;
                 let shape = shape(count, Some(count), Until::Calls(count as u64));
-                vec![Run { name: "idle", call: Call::Idle(100), wire, shape }]
+                vec![Run { name: "idle", call: Call::Idle(100), wire, shape, token }]
             }
         }
     }
@@ -319,7 +335,7 @@ impl TimedArgs {
 
 impl CommonArgs {
     pub(super) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.floor { 3 } else { 1 })
+        self.rounds.unwrap_or(if self.floor || self.chain { 3 } else { 1 })
     }
 }
 
@@ -368,7 +384,7 @@ mod tests {
         Line::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()))
             .map(|line| match line.bench.what {
                 What::Alone(kind) => kind,
-                What::Compare(_) => panic!("not of this test"),
+                What::Compare(_) | What::Overload(_) => panic!("not of this test"),
             })
             .map_err(|error| error.to_string())
     }
@@ -409,7 +425,8 @@ mod tests {
     }
 
     #[test]
-    fn rounds_default_to_three_with_a_floor_to_compare_with() {
+    fn rounds_default_to_three_with_something_to_compare_with() {
+        assert_eq!(parse("echo --chain").unwrap().common().rounds(), 3);
         assert_eq!(parse("echo").unwrap().common().rounds(), 1);
         assert_eq!(parse("echo --floor").unwrap().common().rounds(), 3);
         assert_eq!(parse("echo --floor --rounds 5").unwrap().common().rounds(), 5);

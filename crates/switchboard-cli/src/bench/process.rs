@@ -28,11 +28,24 @@ impl Server {
     /// # Errors
     /// When it cannot be started or ends without printing an address.
     pub(super) fn start(args: &[&str]) -> Result<Self, String> {
+        Self::start_with(args, Stdio::inherit())
+    }
+
+    /// The same with nothing of what it logs.
+    ///
+    /// # Errors
+    /// As of [`start`](Self::start).
+    pub(super) fn start_silent(args: &[&str]) -> Result<Self, String> {
+        Self::start_with(args, Stdio::null())
+    }
+
+    fn start_with(args: &[&str], log: Stdio) -> Result<Self, String> {
         let name = args.first().copied().unwrap_or_default();
         let mut child = env::current_exe()
             .and_then(|program| {
                 // The server ends when its standard input does: see `end_with_parent`.
-                Command::new(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+                let mut command = Command::new(program);
+                command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()
             })
             .map_err(|error| format!("cannot start {name}: {error}"))?;
         let output = child.stdout.take().expect("stdout is piped");

@@ -8,6 +8,9 @@ use super::{
 };
 use serde::Serialize;
 
+/// What Switchboard is called behind the default chain.
+pub(super) const CHAINED: &str = "behind the chain";
+
 /// One run of the report. Field names are those of the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Record {
@@ -30,6 +33,9 @@ pub(super) struct Record {
     /// Requests a second over those of the floor; for idle connections, memory over that of the floor.
     pub(super) floor_ratio: Option<f64>,
     pub(super) floor: Option<Side>,
+    /// Requests a second behind the default chain over those without it.
+    pub(super) chain_ratio: Option<f64>,
+    pub(super) chain: Option<Side>,
     pub(super) machine: Machine,
 }
 
@@ -68,11 +74,18 @@ pub(super) const QUANTILES: [f64; 16] =
     [0.0, 0.25, 0.5, 0.68, 0.8, 0.9, 0.937, 0.96, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999];
 
 impl Record {
-    /// The record of `run` from the rounds of both subjects; `floor` is empty when it was not asked for.
-    pub(super) fn new(run: &Run, ours: &[Measured], floor: &[Measured], machine: &Machine) -> Self {
+    /// The record of `run` from the rounds of all subjects; those that were not asked for are empty.
+    pub(super) fn new(
+        run: &Run,
+        ours: &[Measured],
+        floor: &[Measured],
+        chain: &[Measured],
+        machine: &Machine,
+    ) -> Self {
         let bytes = run.call.bytes();
         let ours = Side::new(ours, bytes);
         let floor = (!floor.is_empty()).then(|| Side::new(floor, bytes));
+        let chain = (!chain.is_empty()).then(|| Side::new(chain, bytes));
         let (seconds, calls) = match run.shape.until {
             Until::Elapsed(time) => (Some(time.as_secs_f64()), None),
             Until::Calls(calls) => (None, Some(calls)),
@@ -87,15 +100,19 @@ impl Record {
             calls,
             rate: run.shape.rate,
             floor_ratio: floor.as_ref().and_then(|floor| ours.ratio(floor)),
+            chain_ratio: chain.as_ref().and_then(|chain| chain.ratio(&ours)),
             ours,
             floor,
+            chain,
             machine: machine.clone(),
         }
     }
 
     /// The sides with their names, in the order of the report.
     pub(super) fn sides(&self) -> impl Iterator<Item = (&'static str, &Side)> {
-        [("switchboard", &self.ours)].into_iter().chain(self.floor.as_ref().map(|floor| ("floor", floor)))
+        let floor = self.floor.as_ref().map(|floor| ("floor", floor));
+        let chain = self.chain.as_ref().map(|chain| (CHAINED, chain));
+        [("switchboard", &self.ours)].into_iter().chain(floor).chain(chain)
     }
 }
 
@@ -131,12 +148,12 @@ impl Side {
         }
     }
 
-    /// How this side compares with the `floor`: of memory if it was measured, else of throughput.
-    fn ratio(&self, floor: &Self) -> Option<f64> {
+    /// How this side compares with the `other`: of memory if it was measured, else of throughput.
+    fn ratio(&self, other: &Self) -> Option<f64> {
         let (mine, theirs) = self
             .bytes_per_connection
-            .zip(floor.bytes_per_connection)
-            .unwrap_or((self.requests_per_s, floor.requests_per_s));
+            .zip(other.bytes_per_connection)
+            .unwrap_or((self.requests_per_s, other.requests_per_s));
         (theirs > 0.0).then(|| mine / theirs)
     }
 }
@@ -172,11 +189,11 @@ pub(super) mod tests {
             rate: None,
             warm_up: Duration::ZERO,
         };
-        let run = Run { name: "echo", call: Call::Echo(1000), wire: Wire::Native, shape };
+        let run = Run { name: "echo", call: Call::Echo(1000), wire: Wire::Native, shape, token: false };
         let ours = [round_of(900, 20), round_of(1000, 30), round_of(5000, 40)];
         let floor =
             if floor { vec![round_of(2000, 10), round_of(1, 15), round_of(3000, 11)] } else { Vec::new() };
-        Record::new(&run, &ours, &floor, &Machine::here())
+        Record::new(&run, &ours, &floor, &[], &Machine::here())
     }
 
     #[test]

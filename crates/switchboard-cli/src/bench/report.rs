@@ -1,6 +1,6 @@
 //! Results for people: an aligned table, and the words that its numbers are written in.
 
-use super::record::{Record, Side};
+use super::record::{CHAINED, Record, Side};
 use std::fmt::Write;
 
 /// A table whose first row is the heading; used for text and for the page.
@@ -49,6 +49,10 @@ pub(super) fn rows(records: &[Record]) -> Rows {
     if floor {
         head.push("of floor");
     }
+    let chain = records.iter().any(|record| record.chain.is_some());
+    if chain {
+        head.push("of no chain");
+    }
     let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
     for record in records {
         for (name, side) in record.sides() {
@@ -71,7 +75,10 @@ pub(super) fn rows(records: &[Record]) -> Rows {
                 row.extend([side.server_rss_after_10, side.server_rss_end].map(size));
             }
             if floor {
-                row.push(record.floor_ratio.filter(|_| name != "floor").map_or(String::new(), ratio));
+                row.push(record.floor_ratio.filter(|_| name == "switchboard").map_or(String::new(), ratio));
+            }
+            if chain {
+                row.push(record.chain_ratio.filter(|_| name == CHAINED).map_or(String::new(), ratio));
             }
             rows.push(row);
         }

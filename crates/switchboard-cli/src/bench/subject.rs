@@ -2,7 +2,7 @@
 
 use super::{
     engine, floor::FloorEcho, idle, json_rpc, load::Load, measure::Measured, options::Call, options::Run,
-    options::Wire, process::Server, switchboard,
+    options::Wire, process::Server, record::CHAINED, switchboard,
 };
 use bytes::Bytes;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -10,6 +10,8 @@ use std::sync::{Arc, atomic::AtomicU64};
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Subject {
+    /// Switchboard behind the default chain.
+    Chained,
     Switchboard,
     Floor,
 }
@@ -17,6 +19,7 @@ pub(super) enum Subject {
 impl Subject {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Chained => CHAINED,
             Self::Switchboard => "switchboard",
             Self::Floor => "floor",
         }
@@ -27,10 +30,11 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub(super) fn start(self) -> Result<Server, String> {
-        Server::start(&[match self {
-            Self::Switchboard => "bench-server",
-            Self::Floor => "bench-floor-server",
-        }])
+        match self {
+            Self::Chained => Server::start_silent(&["bench-server", "--chain"]),
+            Self::Switchboard => Server::start(&["bench-server"]),
+            Self::Floor => Server::start(&["bench-floor-server"]),
+        }
     }
 
     /// Measures `run` once against the server at `address`; `server` is that server if it is ours.
@@ -47,7 +51,7 @@ impl Subject {
         let payload = payload(run.call.bytes());
         match (self, run.call) {
             (Self::Floor, _) => go(&FloorEcho { address: address.to_owned(), payload }, server, run, done),
-            (Self::Switchboard, call) => {
+            (Self::Chained | Self::Switchboard, call) => {
                 let url = run.wire.url(address);
                 match call {
                     Call::Message if run.wire == Wire::JsonRpc => {
@@ -56,8 +60,10 @@ impl Subject {
                     Call::Echo(_) | Call::Idle(_) if run.wire == Wire::JsonRpc => {
                         go(&json_rpc::echo(&url, payload), server, run, done)
                     }
-                    Call::Message => go(&switchboard::message(&url), server, run, done),
-                    Call::Echo(_) | Call::Idle(_) => go(&switchboard::echo(&url, payload), server, run, done),
+                    Call::Message => go(&switchboard::message(&url).with_token(run.token), server, run, done),
+                    Call::Echo(_) | Call::Idle(_) => {
+                        go(&switchboard::echo(&url, payload).with_token(run.token), server, run, done)
+                    }
                 }
             }
         }

@@ -6,11 +6,18 @@ use super::{
     options::ServerArgs,
     process,
 };
-use crate::services::{
-    self, benchmark_message,
-    proto::bench::{BenchClient, BenchmarkMessage, EchoMessage},
+use crate::{
+    log::{self, Level},
+    services::{
+        self, benchmark_message,
+        proto::bench::{BenchClient, BenchmarkMessage, EchoMessage},
+    },
 };
-use ::switchboard::{Channel, Limit, Running, Runtime};
+use ::switchboard::{
+    Channel, ChannelBuilder, Limit, Running, Runtime, Server,
+    auth::{Caller as Who, Tokens},
+    guard::{Concurrency, Fair, Rate},
+};
 use bytes::Bytes;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -21,6 +28,9 @@ use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// What callers show to a server behind the chain, which logs one call in so many.
+const TOKEN: &str = "t0ken-of-the-benchmark";
+const LOGGED: u32 = 1000;
 /// Room for the largest of `bench sizes`.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -29,8 +39,14 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// When it cannot listen or accept.
 pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
+    let chain = args.chain;
     Runtime::new().workers(args.workers as usize).run(async move {
-        let running = start(Ipv4Addr::LOCALHOST.into()).await?;
+        let running = if chain {
+            log::install(Level::Info);
+            listen(guarded(services::server()), Ipv4Addr::LOCALHOST.into()).await?
+        } else {
+            start(Ipv4Addr::LOCALHOST.into()).await?
+        };
         process::announce(running.url());
         process::end_with_parent();
         std::future::pending().await
@@ -42,27 +58,42 @@ pub(super) fn serve(args: &ServerArgs) -> Result<(), String> {
 /// # Errors
 /// When it cannot listen.
 pub(super) async fn start(host: IpAddr) -> Result<Running, String> {
-    let server = services::server().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    listen(services::server(), host).await
+}
+
+async fn listen(server: Server, host: IpAddr) -> Result<Running, String> {
     server
+        .limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
         .listen(format!("tcp://{}", SocketAddr::new(host, 0)))
         .start()
         .await
         .map_err(|error| error.to_string())
 }
 
+/// What stands before the handlers of a production server, with room for a benchmark; counters are always there.
+fn guarded(server: Server) -> Server {
+    server
+        .deadline_max(Duration::from_secs(30))
+        .auth(Tokens::default().token(TOKEN, Who::new("bench")))
+        .rate(Rate::per_second(1e8).by_caller())
+        .concurrency(Concurrency::auto())
+        .fair(Fair::by_caller())
+        .access_log(LOGGED)
+}
+
 /// Echo calls of `payload`.
 pub(super) fn echo(address: &str, payload: Bytes) -> Echo {
-    Echo { address: address.to_owned(), payload }
+    Echo { address: address.to_owned(), payload, token: false }
 }
 
 /// Calls with the benchmark message.
 pub(super) fn message(address: &str) -> Message {
-    Message { address: address.to_owned(), request: Arc::new(benchmark_message()) }
+    Message { address: address.to_owned(), request: Arc::new(benchmark_message()), token: false }
 }
 
 /// One connection of the current worker.
-async fn connect(address: &str) -> Result<BenchClient, String> {
-    open(address, 1).await
+async fn connect(address: &str, token: bool) -> Result<BenchClient, String> {
+    dial(Channel::builder(address).connections(1), token).await
 }
 
 /// A client with so many connections to each address of `url`.
@@ -74,7 +105,11 @@ pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, S
         true => switchboard_registry::fleet(url, "bench.v1.Bench").map_err(|status| status.to_string())?,
         false => Channel::builder(url),
     };
-    let channel = channel.connections(connections);
+    dial(channel.connections(connections), false).await
+}
+
+async fn dial(channel: ChannelBuilder, token: bool) -> Result<BenchClient, String> {
+    let channel = if token { channel.token(TOKEN) } else { channel };
     let channel = channel.limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
     Ok(BenchClient::new(channel.connect().await.map_err(|status| status.to_string())?))
 }
@@ -94,6 +129,14 @@ pub(super) fn verify(reply: Option<&[u8]>, payload: &[u8]) -> Result<(), String>
 pub(super) struct Echo {
     address: String,
     payload: Bytes,
+    token: bool,
+}
+
+impl Echo {
+    /// Callers show the token of the chain.
+    pub(super) fn with_token(self, token: bool) -> Self {
+        Self { token, ..self }
+    }
 }
 
 impl Load for Echo {
@@ -101,7 +144,7 @@ impl Load for Echo {
     type Caller = EchoCaller;
 
     async fn connect(&self) -> Result<BenchClient, String> {
-        connect(&self.address).await
+        connect(&self.address, self.token).await
     }
 
     fn caller(&self, client: &BenchClient) -> EchoCaller {
@@ -139,6 +182,14 @@ pub(super) struct Message {
     address: String,
     /// One for all callers, as in rpcx-benchmark; each call encodes it.
     request: Arc<BenchmarkMessage>,
+    token: bool,
+}
+
+impl Message {
+    /// Callers show the token of the chain.
+    pub(super) fn with_token(self, token: bool) -> Self {
+        Self { token, ..self }
+    }
 }
 
 impl Load for Message {
@@ -146,7 +197,7 @@ impl Load for Message {
     type Caller = MessageCaller;
 
     async fn connect(&self) -> Result<BenchClient, String> {
-        connect(&self.address).await
+        connect(&self.address, self.token).await
     }
 
     fn caller(&self, client: &BenchClient) -> MessageCaller {

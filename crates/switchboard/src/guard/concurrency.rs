@@ -96,14 +96,38 @@ pub(super) struct Limiter {
     /// Nanoseconds that calls took of late.
     took_ns: AtomicU64,
     began: Instant,
-    adaptive: Option<Mutex<Box<dyn Adaptive>>>,
+    /// One call in so many is timed.
+    stride: AtomicU32,
+    learner: Option<Mutex<Learner>>,
+}
+
+/// When a call ran, and whether it went well; none if it was cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub(super) began: Instant,
+    pub(super) ended: Instant,
+    pub(super) outcome: Option<bool>,
+}
+
+/// An adaptive limit, and how fast its samples come.
+struct Learner {
+    adaptive: Box<dyn Adaptive>,
+    samples: u32,
+    /// When the samples were last counted.
+    counted: Duration,
 }
 
 const STARTED: u64 = 1 << 32;
 /// A call that begins.
 const ONE: u64 = STARTED + 1;
 /// Of a fixed limit every so many calls are timed, to tell refused callers when to come back.
-const TIMED: u64 = 16;
+const TIMED: u32 = 16;
+/// Of an adaptive one so many that a sample comes every 50 to 400 us, where calls come that fast: what more would tell
+/// is not worth two readings of the clock a call. Looked at after each 64.
+const COUNTED: u32 = 64;
+const GAP_LEAST: Duration = Duration::from_micros(50);
+const GAP_MOST: Duration = Duration::from_micros(400);
+const STRIDE_MOST: u32 = 256;
 /// The pauses that refused callers are asked for lie between these.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
@@ -127,7 +151,9 @@ impl Limiter {
             refused: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
             began: crate::clock::now(),
-            adaptive: adaptive.map(Mutex::new),
+            stride: AtomicU32::new(if adaptive.is_some() { 1 } else { TIMED }),
+            learner: adaptive
+                .map(|adaptive| Mutex::new(Learner { adaptive, samples: 0, counted: Duration::ZERO })),
         }
     }
 
@@ -153,37 +179,48 @@ impl Limiter {
             self.calls.fetch_sub(ONE, Ordering::SeqCst);
             return None;
         }
-        Some(self.adaptive.is_some() || (before / STARTED).is_multiple_of(TIMED))
+        Some((before / STARTED).is_multiple_of(u64::from(self.stride.load(Ordering::Relaxed))))
     }
 
-    /// Gives a place back; the sample is when the call began, when it ended, and how.
+    /// Gives a place back; the call was timed if it was to be.
     #[inline]
-    pub(super) fn leave(&self, sample: Option<(Instant, Instant, bool)>) {
+    pub(super) fn leave(&self, sample: Option<Timed>) {
         let before = self.calls.fetch_sub(1, Ordering::SeqCst);
-        if let Some((began, now, is_ok)) = sample {
-            self.learn(before, began, now, is_ok);
+        if let Some(sample) = sample {
+            self.learn(before, sample);
         }
     }
 
-    fn learn(&self, before: u64, began: Instant, now: Instant, is_ok: bool) {
+    fn learn(&self, before: u64, Timed { began, ended: now, outcome }: Timed) {
         let took = now.saturating_duration_since(began);
         let known = self.took_ns.load(Ordering::Relaxed);
         let took_ns = took.as_nanos() as u64;
-        // Lost updates do no harm to a mean.
-        self.took_ns
-            .store(if known == 0 { took_ns } else { known - known / 8 + took_ns / 8 }, Ordering::Relaxed);
-        let Some(adaptive) = &self.adaptive else { return };
+        match outcome {
+            // Lost updates do no harm to a mean.
+            Some(_) => self
+                .took_ns
+                .store(if known == 0 { took_ns } else { known - known / 8 + took_ns / 8 }, Ordering::Relaxed),
+            // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller,
+            // and a limit that did not hear of those would never sink under a load at which all calls are late.
+            None if took_ns <= known => return,
+            None => {}
+        }
+        let is_ok = outcome == Some(true);
+        let Some(learner) = &self.learner else { return };
         // A sample that comes while another is taken is left out.
-        let mut adaptive = match adaptive.try_lock() {
-            Ok(adaptive) => adaptive,
+        let mut learner = match learner.try_lock() {
+            Ok(learner) => learner,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         let in_flight = in_flight(before);
         let ended = (before / STARTED).wrapping_sub(u64::from(in_flight)) & u64::from(u32::MAX);
         let now = now.saturating_duration_since(self.began);
-        let limit = adaptive.sample(Sample { now, took, is_ok, ended, in_flight });
+        let limit = learner.adaptive.sample(Sample { now, took, is_ok, ended, in_flight });
         self.limit.store(limit.max(1), Ordering::Relaxed);
+        if let Some(stride) = learner.pace(now, self.stride.load(Ordering::Relaxed)) {
+            self.stride.store(stride, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -215,6 +252,23 @@ impl Limiter {
     }
 }
 
+impl Learner {
+    /// Another stride, if samples come too fast or too slowly.
+    fn pace(&mut self, now: Duration, stride: u32) -> Option<u32> {
+        self.samples += 1;
+        if self.samples < COUNTED {
+            return None;
+        }
+        let gap = now.saturating_sub(self.counted) / COUNTED;
+        (self.samples, self.counted) = (0, now);
+        match gap {
+            gap if gap < GAP_LEAST && stride < STRIDE_MOST => Some(stride * 2),
+            gap if gap > GAP_MOST && stride > 1 => Some(stride / 2),
+            _ => None,
+        }
+    }
+}
+
 fn in_flight(calls: u64) -> u32 {
     calls as u32
 }
@@ -240,13 +294,61 @@ mod tests {
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(status.message(), "2 calls are running, the fixed concurrency limit of the server");
         assert_eq!(status.retry(), Retry::After(PAUSE_LEAST));
-        limiter.leave(Some((now, now + Duration::from_millis(30), true)));
+        let timed = |ms, outcome| Timed { began: now, ended: now + Duration::from_millis(ms), outcome };
+        limiter.leave(Some(timed(30, Some(true))));
         assert!(!limiter.enter().unwrap());
         assert_eq!(limiter.enter().unwrap_err().retry(), Retry::After(Duration::from_millis(30)));
         limiter.leave(None);
         limiter.leave(None);
         let stats = limiter.stats();
         assert_eq!((stats.limit, stats.in_flight, stats.refused), (2, 0, 2));
+    }
+
+    #[test]
+    fn calls_that_are_cut_for_their_time_lower_an_adaptive_limit() {
+        let limiter = Limiter::new("server".into(), &Concurrency::auto());
+        let first = limiter.stats().limit;
+        let mut now = Instant::now();
+        let mut cut = |took| {
+            limiter.enter().unwrap();
+            let began = now;
+            now += took;
+            limiter.leave(Some(Timed { began, ended: now, outcome: None }));
+        };
+        for _ in 0..2000 {
+            cut(Duration::from_millis(20));
+        }
+        assert!(limiter.stats().limit < first, "{:?}", limiter.stats());
+        // Those that end before others do say nothing.
+        let limiter = Limiter::new("server".into(), &Concurrency::auto());
+        limiter.enter().unwrap();
+        limiter.leave(Some(Timed { began: now, ended: now + Duration::from_millis(9), outcome: Some(true) }));
+        for _ in 0..2000 {
+            limiter.enter().unwrap();
+            limiter.leave(Some(Timed { began: now, ended: now + Duration::from_millis(8), outcome: None }));
+        }
+        assert_eq!(limiter.stats().limit, first);
+    }
+
+    #[test]
+    fn fast_calls_are_sampled_and_slow_ones_all_timed() {
+        let limiter = Limiter::new("server".into(), &Concurrency::auto());
+        let mut now = limiter.began;
+        let mut run = |calls: u32, gap| {
+            let mut timed = 0;
+            for _ in 0..calls {
+                let is_timed = limiter.enter().unwrap();
+                timed += u32::from(is_timed);
+                now += gap;
+                let sample = Timed { began: now - gap, ended: now, outcome: Some(true) };
+                limiter.leave(is_timed.then_some(sample));
+            }
+            timed
+        };
+        let fast = run(1_000_000, Duration::from_micros(2));
+        assert!((5_000..60_000).contains(&fast), "{fast} of a million");
+        run(100_000, Duration::from_millis(1));
+        assert_eq!(run(1000, Duration::from_millis(1)), 1000);
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub(super) struct Queue {
     limiter: Arc<Limiter>,
     secret: RandomState,
     shares: HashMap<u64, u32>,
+    /// What a tenant is told that has too many calls waiting.
+    full: String,
     /// Calls that wait: looked at by those that come and go.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -123,7 +125,8 @@ impl Queue {
     pub(super) fn new(fair: Fair, limiter: Arc<Limiter>) -> Queue {
         let secret = RandomState::new();
         let shares = fair.shares.iter().map(|(name, share)| (Key::of_name(name, &secret), *share)).collect();
-        Queue { fair, limiter, secret, shares, waiting: AtomicUsize::new(0), state: Mutex::default() }
+        let full = format!("{} calls of {} are waiting (waiting_max)", fair.waiting_max, fair.key.whom());
+        Queue { fair, limiter, secret, shares, full, waiting: AtomicUsize::new(0), state: Mutex::default() }
     }
 
     /// A place without waiting, and whether the call is to be timed; none if there is none, or others wait.
@@ -132,37 +135,15 @@ impl Queue {
         if self.waiting.load(Ordering::SeqCst) > 0 { None } else { self.limiter.try_enter() }
     }
 
-    /// Waits for a place; dropped, it waits no more.
+    /// Takes a place among those that wait, where there is one: what is refused here costs no future and no timer.
     ///
     /// # Errors
-    /// `ResourceExhausted` when too many wait, or this has waited for too long.
-    pub(super) async fn enter(&self, cx: &Cx) -> Result<bool> {
+    /// `ResourceExhausted` when too many wait.
+    pub(super) fn line_up(&self, cx: &Cx) -> Result<Waiting<'_>> {
         let tenant = self.fair.key.of(cx, &self.secret);
         let share = self.shares.get(&tenant).copied().unwrap_or(1);
         let level = cx.metadata().text(PRIORITY).and_then(|text| NAMES.iter().position(|name| *name == text));
-        let waiting = self.wait(tenant, share, level.unwrap_or(NORMAL))?;
-        let admitted = poll_fn(|cx| {
-            let mut state = self.lock();
-            match &mut state.waiters[waiting.number as usize] {
-                Waiter::Admitted(timed) => Poll::Ready(Ok(*timed)),
-                Waiter::Waits(waker) => {
-                    *waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-                Waiter::Free | Waiter::Replaced => {
-                    Poll::Ready(Err(self.refuse("a more urgent call of the same tenant took its place")))
-                }
-            }
-        });
-        let timed = match tokio::time::timeout(self.fair.wait_max, admitted).await {
-            Ok(admitted) => admitted?,
-            Err(_) => {
-                let text = format!("no place within {:?} (wait_max)", self.fair.wait_max);
-                return Err(self.refuse(&text));
-            }
-        };
-        waiting.end();
-        Ok(timed)
+        self.wait(tenant, share, level.unwrap_or(NORMAL))
     }
 
     fn wait(&self, tenant: u64, share: u32, level: usize) -> Result<Waiting<'_>> {
@@ -177,8 +158,7 @@ impl Queue {
         match state.turns.push(tenant, share, level, number, self.fair.waiting_max as usize) {
             Pushed::Full => {
                 state.free.push(number);
-                let (most, whom) = (self.fair.waiting_max, self.fair.key.whom());
-                return Err(self.refuse(&format!("{most} calls of {whom} are waiting (waiting_max)")));
+                return Err(self.refuse(&self.full));
             }
             Pushed::InsteadOf(other) => state.settle(other, Waiter::Replaced),
             Pushed::Waits => {}
@@ -232,7 +212,7 @@ impl State {
 }
 
 /// A call that waits; dropped, it gives back what it has.
-struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
     queue: &'a Queue,
     tenant: u64,
     number: u32,
@@ -241,6 +221,36 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    /// Waits for a place, and says whether the call is to be timed; dropped, it waits no more.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when this has waited for too long.
+    pub(super) async fn admitted(self) -> Result<bool> {
+        let queue = self.queue;
+        let admitted = poll_fn(|cx| {
+            let mut state = queue.lock();
+            match &mut state.waiters[self.number as usize] {
+                Waiter::Admitted(timed) => Poll::Ready(Ok(*timed)),
+                Waiter::Waits(waker) => {
+                    *waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                Waiter::Free | Waiter::Replaced => {
+                    Poll::Ready(Err(queue.refuse("a more urgent call of the same tenant took its place")))
+                }
+            }
+        });
+        let timed = match tokio::time::timeout(queue.fair.wait_max, admitted).await {
+            Ok(admitted) => admitted?,
+            Err(_) => {
+                let text = format!("no place within {:?} (wait_max)", queue.fair.wait_max);
+                return Err(queue.refuse(&text));
+            }
+        };
+        self.end();
+        Ok(timed)
+    }
+
     /// The place is the call's from now on.
     fn end(mut self) {
         self.has_place = false;

@@ -1,6 +1,6 @@
 //! What a call holds while it runs, given back however it ends.
 
-use super::Chain;
+use super::{Chain, concurrency::Timed};
 use crate::{Metadata, Reply, Result, call::ReplyBody, compression::Message, stream::Items};
 use std::{
     pin::Pin,
@@ -85,12 +85,10 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
         self.leave(Some(is_ok));
     }
 
+    /// `outcome` says whether the call went well; none if it was cut.
     fn leave(&mut self, outcome: Option<bool>) {
         let entered = usize::from(std::mem::take(&mut self.entered));
-        let sample = match (self.began.take(), outcome) {
-            (Some(began), Some(is_ok)) => Some((began, crate::clock::now(), is_ok)),
-            _ => None,
-        };
+        let sample = self.began.take().map(|began| Timed { began, ended: crate::clock::now(), outcome });
         let chain = self.chain.borrow();
         for limiter in &chain.method(self.method).limiters[..entered] {
             limiter.leave(sample);

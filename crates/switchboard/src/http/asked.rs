@@ -42,9 +42,9 @@ impl Asked {
         Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None }
     }
 
-    /// The body, whose messages are `in_envelopes`, each with a flag that has to be one of requests.
-    pub(super) fn checked(mut self, in_envelopes: bool) -> Asked {
-        self.envelopes = in_envelopes.then(Envelopes::default);
+    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests.
+    pub(super) fn checked(mut self, envelopes: Option<Envelopes>) -> Asked {
+        self.envelopes = envelopes;
         self
     }
 
@@ -124,11 +124,21 @@ impl Body for Asked {
             let text = format!("a message has the flag {flag}: 0 and 1 are known");
             return Poll::Ready(Some(Err(Failed(text.into()))));
         }
+        // Connect has another status for this, which `connectrpc` gives.
+        if frame.is_none()
+            && let Some(envelopes) = self.envelopes.take()
+            && envelopes.is_grpc
+            && !envelopes.is_whole()
+        {
+            return Poll::Ready(Some(Err(Failed("the last message is cut off".into()))));
+        }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.as_ref().is_none_or(BytesMut::is_empty) && self.body.is_end_stream()
+        self.rest.as_ref().is_none_or(BytesMut::is_empty)
+            && self.envelopes.as_ref().is_none_or(Envelopes::is_whole)
+            && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -6,6 +6,7 @@ use super::{
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
     convert::MetadataLimits,
     dispatch::Dispatch,
+    envelopes::Envelopes,
     jsonrpc::{self, JsonRpc},
     refusal, rest,
     rpcx::{self, Gateway},
@@ -15,7 +16,10 @@ use super::{
     websocket::{self, Upgrades},
 };
 use crate::{Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared};
-use ::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::CONTENT_TYPE};
+use ::http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
+};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
 use hyper::{
@@ -149,7 +153,9 @@ async fn until_end<C: Future<Output = hyper::Result<()>>>(
 
 /// What hyper calls for each request.
 struct Front {
-    service: ConnectRpcService<Dispatch>,
+    connect: ConnectRpcService<Dispatch>,
+    /// The same for gRPC and gRPC-Web, whose errors differ.
+    grpc: ConnectRpcService<Dispatch>,
     rest: rest::Caller,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
@@ -173,15 +179,16 @@ pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
 impl Front {
     fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
         let message = limits.get(Limit::MessageBytesMax) as usize;
-        let compression = Standard::of(&shared).compression();
+        let standard = Standard::of(&shared).clone();
         let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
-        let service = ConnectRpcService::from_arc(dispatch)
-            .with_compression(compression)
+        let connect = ConnectRpcService::from_arc(dispatch)
+            .with_compression(standard.compression())
             .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
             .with_limits(message_limits(message));
         Front {
-            service,
+            grpc: connect.clone().with_compression(standard.grpc_compression()),
+            connect,
             rest,
             jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
             rpcx: Gateway::new(peer, shared.clone(), limits, shard),
@@ -263,11 +270,18 @@ impl Front {
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
-        let in_envelopes = has_envelopes(request.headers());
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(in_envelopes));
-        let answer = self.service.clone().call(asked);
+        let envelopes = Envelopes::of(request.headers());
+        let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes));
+        let service = if is_grpc { &self.grpc } else { &self.connect };
+        let is_get = asked.method() == Method::GET;
+        let answer = service.clone().call(asked);
         Box::pin(async move {
-            let Ok(response) = answer.await;
+            let Ok(mut response) = answer.await;
+            if is_get {
+                // Caches keep what is asked with GET, and other callers may not read the coding of this one.
+                response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
+            }
             Ok(finished(response, trailers, text, kind))
         })
     }
@@ -313,12 +327,6 @@ fn is_without_subtype(kind: &HeaderValue) -> bool {
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     kind.starts_with(b"application/grpc") && !kind.starts_with(b"application/grpc-web")
-}
-
-/// gRPC, gRPC-Web, and streams of Connect.
-fn has_envelopes(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    kind.starts_with(b"application/grpc") || kind.starts_with(b"application/connect+")
 }
 
 fn grpc_needs_http2() -> Response<Reply> {

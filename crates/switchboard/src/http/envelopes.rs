@@ -3,12 +3,16 @@
 //! `connectrpc` looks at the bits of the flag that it knows. A peer that sets another one means something by it, and
 //! what it means would be lost without a word.
 
+use ::http::{HeaderMap, header::CONTENT_TYPE};
+
 /// Bytes before a message: the flag, and the length as a `u32`.
 const HEAD: u8 = 5;
 
 /// Follows the bytes of a body from envelope to envelope; keeps none of them.
 #[derive(Debug, Default)]
 pub(super) struct Envelopes {
+    /// Those of gRPC and gRPC-Web; if not, those of a stream of Connect.
+    pub(super) is_grpc: bool,
     /// Bytes of the head that have come.
     head: u8,
     /// Of the message, once the head is complete.
@@ -16,6 +20,19 @@ pub(super) struct Envelopes {
 }
 
 impl Envelopes {
+    /// None for a body without them.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Envelopes> {
+        let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+        let is_grpc = kind.starts_with(b"application/grpc");
+        let has_them = is_grpc || kind.starts_with(b"application/connect+");
+        has_them.then(|| Envelopes { is_grpc, ..Envelopes::default() })
+    }
+
+    /// Whether the body may end here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.head == 0
+    }
+
     /// Takes the next bytes of the body.
     ///
     /// # Errors
@@ -57,6 +74,7 @@ mod tests {
         for size in 1..=bad.len() {
             let mut envelopes = Envelopes::default();
             assert!(good.chunks(size).all(|part| envelopes.take(part).is_ok()), "{size}");
+            assert!(envelopes.is_whole(), "{size}");
             assert_eq!((envelopes.head, envelopes.left), (0, 0), "{size}");
             let mut envelopes = Envelopes::default();
             let outcome: Result<(), u8> = bad.chunks(size).try_for_each(|part| envelopes.take(part));

@@ -4,7 +4,7 @@
 //! unknown method or compression.
 
 use super::{Standard, asked::Asked, convert};
-use crate::{Metadata, Status, server::Shared};
+use crate::{Kind, Metadata, Status, server::Shared};
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -16,7 +16,12 @@ use std::{future::poll_fn, pin::Pin, time::Duration};
 use switchboard_wire::MethodId;
 
 const CONNECT_CONTENT_ENCODING: HeaderName = HeaderName::from_static("connect-content-encoding");
+const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
+/// What methods are called with that stream; JSON without envelopes is HTTP/JSON's, which has answered by now.
+const STREAMED: &str = "application/connect+json, application/connect+proto, application/grpc, application/grpc+json, \
+    application/grpc+proto, application/grpc-web, application/grpc-web+json, application/grpc-web+proto";
 
 /// What is read of a refused request, and for how long.
 const DRAIN_MAX: usize = 1 << 20;
@@ -47,6 +52,19 @@ pub(super) fn refuse(
     }
     if method != Method::POST && method != Method::GET {
         return None;
+    }
+    if let Some(found) = found
+        && shared.table.info(found).kind != Kind::Unary
+        && method == Method::POST
+        && Protocol::detect(headers)
+            .is_some_and(|detected| detected.protocol == Protocol::Connect && !detected.is_streaming)
+    {
+        let name = shared.table.full_name(found);
+        let text = format!("{name} streams, which needs one of the content types {STREAMED}");
+        let mut answer =
+            answer(&Status::unimplemented(text), Some(StatusCode::UNSUPPORTED_MEDIA_TYPE), headers);
+        answer.headers_mut().insert(ACCEPT_POST, HeaderValue::from_static(STREAMED));
+        return Some(answer);
     }
     if let Err(status) = check_timeout(protocol, headers) {
         return Some(answer(&status, None, headers));

@@ -150,6 +150,11 @@ impl Caller {
         let kind = content_type(request.headers());
         let is_json = kind == "application/json";
         let Some(method) = self.shared.table.find(name) else {
+            if let Some(full) = self.with_package(request.uri()).filter(|_| request.method() == Method::POST)
+            {
+                *request.uri_mut() = full;
+                return self.plain(request);
+            }
             // Standard services, and callers by name, who get the answer of Connect.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
             if by_name && is_json && self.dispatch.lookup(name).is_none() {
@@ -180,6 +185,21 @@ impl Caller {
             return Ok(self.routed(request, method, None, Vec::new()));
         }
         Err(request)
+    }
+
+    /// The same address with the package of its service, which callers may leave out if only one is called so.
+    fn with_package(&self, uri: &Uri) -> Option<Uri> {
+        let (service, method) = name(uri).split_once('/')?;
+        let table = &self.shared.table;
+        let is_it = |full: &&str| full.rsplit_once('.').is_some_and(|(_, short)| short == service);
+        let mut services = table.services().iter().map(|service| service.name).filter(is_it);
+        let (Some(full), None) = (services.next(), services.next()) else { return None };
+        let name = format!("{full}/{method}");
+        table.find(&name)?;
+        let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(format!("/{name}{query}").parse().ok()?);
+        Uri::from_parts(parts).ok()
     }
 
     fn routed(

@@ -2,7 +2,7 @@
 //!
 //! A service of the application with the same name comes first.
 
-use super::{health, traits};
+use super::{health, traits, unpack, watch};
 use crate::{
     compression::REGISTRY,
     server::{Phase, Shared},
@@ -20,6 +20,7 @@ pub(crate) struct Standard {
     router: Router,
     health: Arc<StaticChecker>,
     compression: CompressionRegistry,
+    grpc_compression: CompressionRegistry,
 }
 
 impl Standard {
@@ -31,6 +32,7 @@ impl Standard {
     fn new(services: &[&'static ServiceInfo]) -> Standard {
         let names = services.iter().map(|service| service.name);
         let (router, health) = install_static(Router::new(), names.clone());
+        let router = watch::install(router, health.clone());
         let own =
             [HEALTH_SERVICE_NAME, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME];
         let mut listed: Vec<&str> = names.chain(own).collect();
@@ -45,7 +47,12 @@ impl Standard {
                 router
             }
         };
-        Standard { router, health, compression: REGISTRY.clone() }
+        Standard {
+            router,
+            health,
+            compression: REGISTRY.clone(),
+            grpc_compression: unpack::registry(&REGISTRY),
+        }
     }
 
     pub(super) fn router(&self) -> &Router {
@@ -56,7 +63,12 @@ impl Standard {
         self.compression.clone()
     }
 
-    /// The same to look at.
+    /// The same for gRPC and gRPC-Web.
+    pub(super) fn grpc_compression(&self) -> CompressionRegistry {
+        self.grpc_compression.clone()
+    }
+
+    /// The first to look at.
     pub(super) fn codings(&self) -> &CompressionRegistry {
         &self.compression
     }

@@ -123,7 +123,7 @@ impl Thrift {
         message: Bytes,
     ) -> Result<whole::Handler> {
         let metadata = convert::metadata(headers, &self.metadata)?;
-        let deadline = jsonrpc::timeout(headers)?.map(|timeout| Instant::now() + timeout);
+        let deadline = jsonrpc::timeout(headers)?.map(|timeout| crate::clock::now() + timeout);
         let (shared, shard, peer) = (&self.shared, self.shard, &self.peer);
         Whole { shared, shard, peer, method: call.method, codec: call.codec, message, metadata, deadline }
             .begin()

@@ -179,7 +179,8 @@ impl Ticket {
                 counts.add(&Tally { calls: 1, failed, received: self.received, sent: self.sent });
             }
             if self.shared.access.is_on() {
-                self.shared.access.log(took, || Entry {
+                let is_picked = self.shared.access.picks();
+                self.shared.access.log(is_picked, took, || Entry {
                     method: self.shared.table.full_name(self.method),
                     peer: &self.peer,
                     code,

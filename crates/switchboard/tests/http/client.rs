@@ -166,12 +166,16 @@ async fn dropped_calls_and_deadlines_end_the_handler() {
     let (echo, running) = service::start(&[]).await;
     for wire in WIRES {
         let client = Client::to(&running, wire).await;
-        let status = client.say("hang").timeout(Duration::from_millis(30)).await.unwrap_err();
-        assert_eq!(status.code(), Code::DeadlineExceeded, "{wire}");
-        echo.dropped.acquire().await.unwrap().forget();
-        let gave_up = tokio::time::timeout(Duration::from_millis(30), client.say("hang").into_future()).await;
-        assert!(gave_up.is_err(), "{wire}: {gave_up:?}");
-        echo.dropped.acquire().await.unwrap().forget();
+        echo.until_dropped(async |time| {
+            let status = client.say("hang").timeout(time).await.unwrap_err();
+            assert_eq!(status.code(), Code::DeadlineExceeded, "{wire}");
+        })
+        .await;
+        echo.until_dropped(async |time| {
+            let gave_up = tokio::time::timeout(time, client.say("hang").into_future()).await;
+            assert!(gave_up.is_err(), "{wire}: {gave_up:?}");
+        })
+        .await;
         let mut hung = client.count("hang").timeout(Duration::from_millis(30)).await.unwrap();
         assert_eq!(hung.next().await.unwrap_err().code(), Code::DeadlineExceeded, "{wire}");
         let late = client.say("you").timeout(Duration::ZERO).await.unwrap_err();

@@ -288,7 +288,7 @@ fn calls_end_with_the_runtime_that_drove_them() {
 }
 
 /// Polls once.
-async fn is_pending<F: Future + Unpin>(call: &mut F) -> bool {
+pub(crate) async fn is_pending<F: Future + Unpin>(call: &mut F) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending()))
         .await
 }

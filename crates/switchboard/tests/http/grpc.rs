@@ -4,6 +4,7 @@ use crate::{
     frames::{self, DATA, END_HEADERS, HEADERS, Http2, RST_STREAM, frame, soon},
     service::start,
 };
+use base64::Engine as _;
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use std::io::Write as _;
@@ -114,9 +115,10 @@ async fn envelopes_that_are_none_are_refused() {
         ("no such flag", GRPC, envelope(2, b""), "13"),
         ("a flag without a compression", GRPC, envelope(1, &gzip(b"\x0a\x01x")), "13"),
         ("a flag with no compression", &identity, envelope(1, b"\x0a\x01x"), "13"),
-        ("what is not compressed", &compressed, envelope(1, b"\x0a\x01x"), "3"),
-        ("a message that is cut off", GRPC, said("x")[..6].to_vec(), "3"),
-        ("an envelope that is cut off", GRPC, b"\0\0".to_vec(), "3"),
+        ("what is not compressed", &compressed, envelope(1, b"\x0a\x01x"), "13"),
+        ("what is compressed and cut off", &compressed, envelope(1, &gzip(b"\x0a\x01x")[..9]), "13"),
+        ("a message that is cut off", GRPC, said("x")[..6].to_vec(), "13"),
+        ("an envelope that is cut off", GRPC, b"\0\0".to_vec(), "13"),
         ("no message", GRPC, Vec::new(), "12"),
         ("two messages", GRPC, [said("x"), said("y")].concat(), "12"),
     ] {
@@ -129,6 +131,55 @@ async fn envelopes_that_are_none_are_refused() {
         let body = [said("x"), envelope(flag, b"\x0a\x01y"), said("z")].concat();
         let answer = caller.call(JOIN, &compressed, &[&body]).await;
         assert_eq!(answer.status(), "13", "the flag {flag}: {answer:?}");
+    }
+    for (what, body) in [
+        ("what is not compressed", [said("x"), envelope(1, b"\x0a\x01y")].concat()),
+        ("a message that is cut off", [said("x"), said("y")[..6].to_vec()].concat()),
+    ] {
+        let answer = caller.call(JOIN, &compressed, &[&body]).await;
+        assert_eq!(answer.status(), "13", "{what} in a stream: {answer:?}");
+    }
+    // gRPC-Web says what gRPC says, in its last frame or in the head; Connect has another status for it.
+    for encoding in ["gzip", "deflate", "zstd"] {
+        let headers = [("content-type", "application/grpc-web"), ("grpc-encoding", encoding)];
+        let answer = caller.call(SAY, &headers, &[&envelope(1, b"\x0a\x01x")]).await;
+        let said = [answer.body.clone(), format!("{:?}", answer.head).into_bytes()].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("grpc-status: 13") || said.contains(r#""grpc-status": "13""#), "{said}");
+        let headers = [("content-type", "application/proto"), ("content-encoding", encoding)];
+        let answer = caller.call(SAY, &headers, &[b"\x0a\x01x"]).await;
+        assert_eq!(answer.http, StatusCode::BAD_REQUEST, "{answer:?}");
+        assert!(String::from_utf8_lossy(&answer.body).contains("invalid_argument"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn statuses_are_written_as_the_document_of_grpc_has_it() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    let answer = caller.call(SAY, GRPC, &[&said("fail")]).await;
+    // Percent and what is no ASCII are escaped, in upper case; blanks and the rest are not.
+    assert_eq!(answer.trailers["grpc-message"], "no such thing: %C3%A9%25");
+    assert_eq!((answer.status(), answer.http), ("5", StatusCode::OK));
+    let details = answer.trailers["grpc-status-details-bin"].to_str().unwrap();
+    let details = base64::engine::general_purpose::STANDARD_NO_PAD.decode(details).expect("without padding");
+    // The code of `google.rpc.Status` comes first and is the same; then the text as it is, and one detail.
+    assert!(details.starts_with(b"\x08\x05\x12\x12no such thing: \xc3\xa9%\x1a"), "{details:?}");
+    assert_eq!(answer.trailers["x-why-bin"], "AP8", "binary metadata has no padding");
+    assert_eq!(
+        (&answer.head["x-head"], &answer.trailers["x-end"]),
+        (&"first".parse().unwrap(), &"bye".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn methods_are_found_by_their_exact_name() {
+    let (_, running) = start(&[]).await;
+    let caller = Caller::of(&running).await;
+    for path in ["/test.v1.echo/Say", "/test.v1.Echo/say", "/test.v1.Echo/Say/", "//test.v1.Echo/Say", "/Say"]
+    {
+        let answer = caller.call(path, GRPC, &[&said("x")]).await;
+        assert_eq!((answer.http, answer.status()), (StatusCode::OK, "12"), "{path}: {answer:?}");
     }
 }
 

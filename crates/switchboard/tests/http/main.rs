@@ -8,6 +8,7 @@ mod browsers;
 mod client;
 mod client_trouble;
 mod dialects;
+mod documents;
 mod frames;
 mod grpc;
 mod library;

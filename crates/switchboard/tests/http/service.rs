@@ -98,6 +98,21 @@ impl Drop for Dropped<'_> {
     }
 }
 
+impl Echo {
+    /// Calls with more and more time until a handler was dropped at its end: on a busy machine that may be over before
+    /// the handler begins, and then there is none.
+    pub(crate) async fn until_dropped(&self, call: impl AsyncFn(std::time::Duration)) {
+        for millis in [30, 300, 3000, 30_000] {
+            let time = std::time::Duration::from_millis(millis);
+            call(time).await;
+            if let Ok(dropped) = tokio::time::timeout(time.max(LATE * 10), self.dropped.acquire()).await {
+                return dropped.unwrap().forget();
+            }
+        }
+        panic!("the handler still hangs");
+    }
+}
+
 /// How long "late" takes.
 const LATE: std::time::Duration = std::time::Duration::from_millis(60);
 

@@ -10,8 +10,8 @@ use connectrpc::{
     client::{CallOptions, call_bidi_stream, call_server_stream, call_unary},
 };
 use connectrpc_reflection::wire::v1::{
-    ServerReflectionRequest, ServerReflectionResponse, server_reflection_request::MessageRequest,
-    server_reflection_response::MessageResponse,
+    ExtensionRequest, ServerReflectionRequest, ServerReflectionResponse,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 use std::time::Duration;
 
@@ -103,6 +103,97 @@ async fn reflection_lists_services_and_gives_their_files() {
         }
         let again = ask(MessageRequest::ListServices(String::new())).await;
         assert!(matches!(again, MessageResponse::ListServicesResponse(_)), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn reflection_answers_every_kind_of_question() {
+    let (_, running) = start(&[]).await;
+    let caller = caller(&running, Protocol::Grpc, CodecFormat::Proto).await;
+    let mut stream = call_bidi_stream::<
+        _,
+        ServerReflectionRequest,
+        <ServerReflectionResponse as HasMessageView>::View<'static>,
+    >(
+        &caller.transport,
+        &caller.config,
+        Spec::client("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", StreamType::BidiStream),
+        CallOptions::default(),
+    )
+    .await
+    .unwrap();
+    let mut ask = async |request: MessageRequest| {
+        let request = ServerReflectionRequest {
+            host: "h".into(),
+            message_request: Some(request),
+            ..Default::default()
+        };
+        stream.send(request.clone()).await.unwrap();
+        let reply = stream.message::<ServerReflectionResponse>().await.unwrap().unwrap().to_owned_message();
+        // Tools tell their questions apart by what comes back of them.
+        assert_eq!(reply.valid_host, "h");
+        assert_eq!(reply.original_request.as_option(), Some(&request));
+        reply.message_response.unwrap()
+    };
+    let file = |answer: &MessageResponse| match answer {
+        MessageResponse::FileDescriptorResponse(files) => files.file_descriptor_proto.len(),
+        other => panic!("no file: {other:?}"),
+    };
+    for symbol in ["test.v1.Echo", "test.v1.Text", "test.v1.Echo.Say"] {
+        assert_eq!(file(&ask(MessageRequest::FileContainingSymbol(symbol.into())).await), 1, "{symbol}");
+    }
+    assert_eq!(file(&ask(MessageRequest::FileByFilename("test/v1/echo.proto".into())).await), 1);
+    let numbers = ask(MessageRequest::AllExtensionNumbersOfType("test.v1.Text".into())).await;
+    let MessageResponse::AllExtensionNumbersResponse(numbers) = &numbers else { panic!("{numbers:?}") };
+    assert_eq!((numbers.base_type_name.as_str(), numbers.extension_number.len()), ("test.v1.Text", 0));
+    let extension = ExtensionRequest {
+        containing_type: "test.v1.Text".into(),
+        extension_number: 5,
+        ..Default::default()
+    };
+    for unknown in [
+        MessageRequest::AllExtensionNumbersOfType("test.v1.Nope".into()),
+        MessageRequest::FileContainingExtension(Box::new(extension)),
+    ] {
+        let answer = ask(unknown).await;
+        assert!(
+            matches!(&answer, MessageResponse::ErrorResponse(error) if error.error_code == 5),
+            "{answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn watchers_of_an_unknown_service_are_told_so_and_stay() {
+    const WATCH: Spec = Spec::client("/grpc.health.v1.Health/Watch", StreamType::ServerStream);
+    const SERVICE_UNKNOWN: i32 = 3;
+    let (_, running) = start(&[]).await;
+    for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+        let caller = caller(&running, protocol, CodecFormat::Proto).await;
+        let mut unknown = call_server_stream::<_, _, Int32ValueView<'static>>(
+            &caller.transport,
+            &caller.config,
+            WATCH,
+            text("test.v1.Nope"),
+            CallOptions::default(),
+        )
+        .await
+        .unwrap();
+        let first = unknown.message::<Int32Value>().await.unwrap().unwrap();
+        assert_eq!(first.to_owned_message().value, SERVICE_UNKNOWN);
+        // Nothing more comes, and it does not end: not before the answer to a later question is here.
+        let mut next = Box::pin(unknown.message::<Int32Value>());
+        assert!(crate::client_trouble::is_pending(&mut next).await);
+        let check = call_unary::<_, StringValue, Int32ValueView<'static>>(
+            &caller.transport,
+            &caller.config,
+            CHECK,
+            text(""),
+            CallOptions::default(),
+        )
+        .await;
+        assert_eq!(check.unwrap().into_owned().value, 1);
+        assert!(crate::client_trouble::is_pending(&mut next).await);
     }
 }
 

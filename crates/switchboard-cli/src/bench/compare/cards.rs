@@ -2,12 +2,15 @@
 
 use super::{
     cell::Preset,
-    plot::{self, Axis},
     result::{Line, Numbers, Results},
     subject::{Kind, Subject},
     summary::compact,
 };
-use crate::bench::{html::escape, report::duration};
+use crate::bench::{
+    html::escape,
+    plot::{self, Axis},
+    report::duration,
+};
 use std::fmt::Write;
 
 /// Charts of the cells `own` of `preset`; `one_server` are those of the preset `message`.

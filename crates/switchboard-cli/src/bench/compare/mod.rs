@@ -18,7 +18,6 @@ mod manifest;
 mod options;
 mod page;
 mod plan;
-mod plot;
 mod progress;
 mod raw;
 mod result;

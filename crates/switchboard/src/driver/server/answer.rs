@@ -165,7 +165,10 @@ impl<W: ServerWire> Connection<W> {
             }
             self.count_ready(head.method, received, item.len() as u64);
             if self.shared.access.is_on() {
-                self.log_ready(head.method, received, item.len() as u64, trace.as_deref());
+                let is_picked = self.shared.access.picks();
+                if is_picked || self.shared.access.times_all() {
+                    self.log_ready(is_picked, head.method, received, item.len() as u64, trace.as_deref());
+                }
             }
             if !head.oneway {
                 self.reply(id, &metadata, &item, &trailers);
@@ -470,23 +473,30 @@ impl<W: ServerWire> Connection<W> {
         let ended = Ended { calls: 1, code, took, received: call.received, sent: call.sent + sent };
         self.count(call.method, &ended);
         if self.shared.access.is_on() {
-            self.log(call.method, &ended, call.trace.as_deref());
+            self.log(self.shared.access.picks(), call.method, &ended, call.trace.as_deref());
         }
     }
 
     /// Logs a call that was ready at once, if it is to be; its end has a reading of the clock of its own then.
     #[cold]
-    fn log_ready(&mut self, method: MethodId, received: u64, sent: u64, trace: Option<&Trace>) {
+    fn log_ready(
+        &mut self,
+        is_picked: bool,
+        method: MethodId,
+        received: u64,
+        sent: u64,
+        trace: Option<&Trace>,
+    ) {
         let began = self.now;
         self.close_window();
         let took = self.now - began;
         let ended = Ended { calls: 1, code: crate::Code::Ok, took, received, sent };
-        self.log(method, &ended, trace);
+        self.log(is_picked, method, &ended, trace);
     }
 
     #[cold]
-    fn log(&self, method: MethodId, ended: &Ended, trace: Option<&Trace>) {
-        self.shared.access.log(ended.took, || Entry {
+    fn log(&self, is_picked: bool, method: MethodId, ended: &Ended, trace: Option<&Trace>) {
+        self.shared.access.log(is_picked, ended.took, || Entry {
             method: self.shared.table.full_name(method),
             peer: &self.peer,
             code: ended.code,

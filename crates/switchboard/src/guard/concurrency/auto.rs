@@ -52,6 +52,10 @@ const WEIGHT: f64 = 0.1;
 const REMEASURE_RATIO: f64 = 0.5;
 /// The first measurement; the times between them double from here.
 const REMEASURE_FIRST: Duration = Duration::from_secs(2);
+/// The next one after one that found a latency so much less than known before: calls queued all the time, and may
+/// still.
+const REMEASURE_SOON: Duration = Duration::from_millis(250);
+const MUCH_LESS: f64 = 0.8;
 
 pub(super) struct Auto {
     bounds: AutoLimit,
@@ -59,6 +63,8 @@ pub(super) struct Auto {
     alpha: f64,
     /// In seconds; none until a window is over, and while it is measured anew.
     least_latency: Option<f64>,
+    /// What it was before it was measured anew.
+    known_latency: Option<f64>,
     /// In calls a second.
     peak: f64,
     window: Window,
@@ -86,6 +92,7 @@ impl Auto {
             limit,
             alpha: ALPHA_MOST,
             least_latency: None,
+            known_latency: None,
             peak: 0.0,
             window: Window::default(),
             remeasure_at: remeasure_every,
@@ -108,6 +115,14 @@ impl Auto {
             Some(least) => latency * WEIGHT + least * (1.0 - WEIGHT),
             None => latency,
         };
+        if let Some(known) = self.known_latency.take() {
+            let next = match least < known * MUCH_LESS {
+                true => REMEASURE_SOON,
+                false => self.remeasure_every.max(REMEASURE_FIRST),
+            };
+            self.remeasure_every = next.min(self.bounds.remeasure);
+            self.remeasure_at = sample.now + self.remeasure_every;
+        }
         self.least_latency = Some(least);
         let rate = f64::from((sample.ended.wrapping_sub(ended) as u32).max(window.samples))
             / (sample.now - began).as_secs_f64().max(1e-6);
@@ -149,7 +164,7 @@ impl Adaptive for Auto {
                 return self.limit;
             }
             self.settling = None;
-            self.least_latency = None;
+            self.known_latency = self.least_latency.take();
             self.window = Window::default();
         }
         let (began, _) = *self.window.began.get_or_insert((sample.now, sample.ended));

@@ -92,6 +92,15 @@ fn automatic_limit_is_near_what_fits_without_a_queue() {
 }
 
 #[test]
+fn automatic_limit_that_begins_too_high_under_full_load_is_found_out_soon() {
+    let initial = 8 * WORKERS as u32;
+    let mut auto = Auto::new(AutoLimit { initial, ..AutoLimit::default() });
+    let outcome = run(Some(&mut auto), initial, 10.0, 6);
+    assert!((WORKERS as u32..2 * WORKERS as u32).contains(&outcome.limit), "{}", outcome.limit);
+    assert!(outcome.goodput > CAPACITY * 0.9, "{}", outcome.goodput);
+}
+
+#[test]
 fn limits_stay_within_their_bounds() {
     let bounds = AutoLimit { initial: 1000, least: 7, most: 9, ..AutoLimit::default() };
     let outcome = run(Some(&mut Auto::new(bounds)), 9, 3.0, 20);

@@ -1,19 +1,19 @@
 //! Line charts on logarithmic scales, with the name of each line at its end.
 
-use crate::bench::html::escape;
+use super::html::escape;
 use std::fmt::Write;
 
 /// A line: its name, its class in the style sheet, and its points.
-pub(super) struct Line<'a> {
-    pub(super) name: &'a str,
-    pub(super) class: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(in crate::bench) struct Line<'a> {
+    pub(in crate::bench) name: &'a str,
+    pub(in crate::bench) class: String,
+    pub(in crate::bench) points: Vec<(f64, f64)>,
 }
 
 /// An axis: where it has ticks, and what they are called.
-pub(super) struct Axis {
-    pub(super) title: &'static str,
-    pub(super) ticks: Vec<(f64, String)>,
+pub(in crate::bench) struct Axis {
+    pub(in crate::bench) title: &'static str,
+    pub(in crate::bench) ticks: Vec<(f64, String)>,
 }
 
 const WIDTH: f64 = 860.0;
@@ -27,7 +27,7 @@ const BOTTOM: f64 = 46.0;
 const NAME_HEIGHT: f64 = 15.0;
 
 /// `lines` over `axis`; `label` writes a value of theirs.
-pub(super) fn lines(
+pub(in crate::bench) fn lines(
     title: &str,
     lines: &[Line<'_>],
     axis: &Axis,
