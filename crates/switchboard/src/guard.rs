@@ -24,6 +24,7 @@ mod wires;
 pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
 pub use fair::Fair;
+pub(crate) use pattern::matches;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub(crate) use settings::{Guarding, Guards};

@@ -35,6 +35,8 @@ pub mod layer;
 pub mod limits;
 mod metrics;
 mod net;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod runtime;
 pub mod server;
 pub mod service;
