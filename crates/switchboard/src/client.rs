@@ -149,8 +149,8 @@ impl Channel {
     /// servers; clones that were made before go without it.
     ///
     /// A layer sees the call with what the channel adds to its metadata, before a server is chosen; it may change or
-    /// refuse it, answer it itself, or [try it again](crate::Call::again). The time limit of the call holds for all that
-    /// its layers do. Each call costs some allocations more.
+    /// refuse it, answer it itself, or [try it again](crate::Call::again). The time limit of the call holds for
+    /// all that its layers do. Each call costs some allocations more.
     ///
     /// ```
     /// use switchboard::{Channel, layer};

@@ -8,8 +8,8 @@
 //! its way out. What streams passes it as a stream: messages are seen one by one with [`Call::each_message`] and
 //! [`Reply::each_message`].
 //!
-//! [`Channel::layer`](crate::Channel::layer) puts the same layers around the calls of a channel; they see the call before
-//! a server is chosen for it and a connection is taken.
+//! [`Channel::layer`](crate::Channel::layer) puts the same layers around the calls of a channel; they see the call
+//! before a server is chosen for it and a connection is taken.
 //!
 //! A layer costs one allocation for each call, and the first one another for the handler behind it; a server
 //! without layers pays nothing.
@@ -116,8 +116,8 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// What comes after a layer: the layers further in, and the handler or the channel. A copy of it is for another try, with
-/// [`Call::again`].
+/// What comes after a layer: the layers further in, and the handler or the channel. A copy of it is for another try,
+/// with [`Call::again`].
 #[derive(Clone, Copy)]
 pub struct Next<'a> {
     layers: &'a [Arc<dyn Layer>],

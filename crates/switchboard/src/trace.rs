@@ -99,7 +99,7 @@ impl Trace {
         Some(Trace { id, parent, span: parent, flags, state, recorded: Span::none() })
     }
 
-    /// A span of our own in this trace, or in a new one; none where it is not to be recorded. Of new traces `share` are.
+    /// A span of our own in this trace, or in a new one; none where it is not to be recorded. Of new ones `share` are.
     #[cfg(feature = "otlp")]
     pub(crate) fn recorded_here(before: Option<&Trace>, share: f64) -> Option<Trace> {
         let Some(before) = before else {

@@ -111,7 +111,7 @@ impl Jwt {
     /// the roots to trust with `https`, those of the machine without.
     ///
     /// The set is fetched with the first token, again after 5 min of calls, and when a token names a key that is not in
-    /// it, but every 10 s at most. While it cannot be fetched, the keys that are known go on to hold, and a warning says
+    /// it, but every 10 s at most. While it cannot be fetched, known keys go on to hold, and a warning says
     /// so; calls before the first fetch are refused with `Unavailable`. An answer has 256 KiB at most, within 5 s.
     /// Callers wait for a fetch only when the key of their token is not known.
     ///

@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 /// Sends a share of the calls on to another channel, to try a new version with real traffic, say. The layer is cheap to
 /// clone; clones share their counts.
 ///
-/// Calls with one request and one reply are mirrored, streams are not. A copy goes on its way when the call begins, with
-/// the metadata of the call, credentials included, and `switchboard-mirrored: 1`; its answer is dropped, and so is its
-/// failure. Copies that are under way have a limit in number and bytes each: what is over it is left out and counted, so
-/// that a slow mirror costs nothing but its copies.
+/// Calls with one request and one reply are mirrored, streams are not. A copy goes on its way when the call begins,
+/// with the metadata of the call, credentials included, and `switchboard-mirrored: 1`; its answer is dropped, and so
+/// is its failure. Copies that are under way have a limit in number and bytes each: what is over it is left out and
+/// counted, so that a slow mirror costs nothing but its copies.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
