@@ -192,8 +192,8 @@ impl Peers {
         })
     }
 
-    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its sources
-    /// may have changed; Go knows when there is nothing to do.
+    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its
+    /// sources may have changed; Go knows when there is nothing to do.
     fn go_module(&self, sources: &str, name: &str) -> Result<PathBuf, Failure> {
         if !process::is_in_path("go") {
             return Err(Failure::new("go is not installed"));

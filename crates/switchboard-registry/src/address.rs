@@ -14,7 +14,7 @@ use switchboard::{
 /// | `dns:///NAME:PORT`, or `dns:///_NAME._tcp.DOMAIN` for SRV; `dns://SERVER:53/…` | DNS, read only | `dns` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX`, `etcds://…` with TLS | etcd | `etcd` |
 /// | `file:PATH` | a file of instances | – |
-/// | `kubernetes:///SERVICE` in a pod, `kubernetes://HOST:PORT/SERVICE?http=on` for `kubectl proxy` | EndpointSlices, read only | `kubernetes` |
+/// | `kubernetes:///SERVICE` in a pod, `kubernetes://HOST:PORT/SERVICE` | EndpointSlices, read only | `kubernetes` |
 /// | `mdns:`, `mdns://GROUP:PORT?interface=ADDRESS` | mDNS: the local network | `mdns` |
 /// | `nacos://USER:PASSWORD@HOST:PORT/NAMESPACE` | Nacos | `nacos` |
 /// | `redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=PREFIX` | Redis | `redis` |
@@ -24,10 +24,10 @@ use switchboard::{
 /// The options are those of [`Options`], all of them for each: `cache=FOLDER`, `confirm_after=10s`,
 /// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
 /// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Those of
-/// `kubernetes` are `account=FOLDER`, `namespace=NAME`, `port=NAME` and `scheme=tls`, those of `nacos` `api=1`,
-/// `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, Redis and ZooKeeper have keys and
-/// values [as rpcx does](crate::layout::RpcxLayout), `PATH` or `PREFIX` being its base path. Times are numbers with `ms`, `s` or `m`. Nothing is sent before the
-/// registry is used.
+/// `kubernetes` are `account=FOLDER`, `http=on` for `kubectl proxy`, `namespace=NAME`, `port=NAME` and `scheme=tls`,
+/// those of `nacos` `api=1`, `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, Redis and
+/// ZooKeeper have keys and values as rpcx has them, `PATH` or `PREFIX` being its base path. Times are numbers with
+/// `ms`, `s` or `m`. Nothing is sent before the registry is used.
 ///
 /// # Errors
 /// `InvalidArgument` for a wrong address, an option that is not known, and a scheme that is not known or whose feature

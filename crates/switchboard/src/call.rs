@@ -368,12 +368,23 @@ impl Cx {
         self.metadata().attachment()
     }
 
+    /// The same, for layers that add to it.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.context_mut().metadata
+    }
+
     /// The trace that the call is part of, as its caller told in `traceparent` ([W3C Trace Context]); also when nobody
     /// told one, but spans are recorded here. Calls that the handler makes are part of it too, without its doing.
     ///
     /// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
     pub fn trace(&self) -> Option<&Trace> {
         self.context().trace.as_deref()
+    }
+
+    /// Makes it part of this one from here on.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn set_trace(&mut self, trace: Arc<Trace>) {
+        self.context_mut().trace = Some(trace);
     }
 
     /// The same for whoever polls the handler.

@@ -8,6 +8,7 @@ mod fleet;
 #[cfg(feature = "http")]
 mod http;
 mod interned;
+mod layered;
 mod local;
 mod options;
 mod pool;
@@ -23,7 +24,7 @@ pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
 pub use unary::{OnewayCall, Response, UnaryCall};
 
 use crate::{
-    Codec, Compression, Kind, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
+    Codec, Compression, Kind, Layer, Limit, Limits, Metadata, Payload, Result, Service, Status, context,
     discover::Registry,
     guard::IDEMPOTENCY_KEY,
     limits::Source,
@@ -149,10 +150,49 @@ impl Channel {
         Ok(Channel(Arc::new(Way::Local(local::Local::new(service, &set)))))
     }
 
+    /// The same channel with a [layer](Layer) around its calls, of every kind. What was added first is outermost, as on
+    /// servers; clones that were made before go without it.
+    ///
+    /// A layer sees the call with what the channel adds to its metadata, before a server is chosen; it may change or
+    /// refuse it, answer it itself, or [try it again](crate::Call::again). The time limit of the call holds for
+    /// all that its layers do. Each call costs some allocations more.
+    ///
+    /// ```
+    /// use switchboard::{Channel, layer};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> switchboard::Result<()> {
+    /// let named = layer::from_fn("tenant", |mut call, next| {
+    ///     Box::pin(async move {
+    ///         call.cx_mut().metadata_mut().insert("tenant", "acme")?;
+    ///         next.call(call).await
+    ///     })
+    /// });
+    /// let channel = Channel::builder("tcp://127.0.0.1:8080").lazy()?.layer(named);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn layer(&self, layer: impl Layer) -> Channel {
+        let (channel, mut layers) = match self.behind_layers() {
+            Some(layered) => (layered.channel.clone(), layered.layers.clone()),
+            None => (self.clone(), Vec::new()),
+        };
+        layers.push(Arc::new(layer));
+        Channel(Arc::new(Way::Local(local::Local::layered(channel, layers))))
+    }
+
+    fn behind_layers(&self) -> Option<&layered::Layered> {
+        match &*self.0 {
+            Way::Local(local) => local.behind(),
+            _ => None,
+        }
+    }
+
     /// What is seen of the endpoints of a channel to several servers, by id; none for other channels.
     pub fn endpoints(&self) -> Vec<EndpointStats> {
         match &*self.0 {
             Way::Fleet(fleet) => fleet.stats(),
+            Way::Local(local) => local.behind().map_or_else(Vec::new, |layered| layered.channel.endpoints()),
             _ => Vec::new(),
         }
     }
@@ -174,8 +214,8 @@ impl Channel {
             #[cfg(feature = "http")]
             Way::Http(http) => http.codec(preferred),
             Way::Fleet(fleet) => fleet.codec(preferred),
+            Way::Local(local) => local.behind().map_or(preferred, |layered| layered.channel.codec(preferred)),
             Way::Remote(pool) => pool.options().codec(preferred),
-            Way::Local(_) => preferred,
         }
     }
 
@@ -248,7 +288,15 @@ impl Channel {
             Way::Fleet(fleet) => {
                 (Target::Channel(self.clone()), fleet.timeout(), fleet.compression(method.path))
             }
-            Way::Combined(_) | Way::Local(_) => (Target::Channel(self.clone()), None, Compression::None),
+            Way::Combined(_) => (Target::Channel(self.clone()), None, Compression::None),
+            Way::Local(local) => match local.behind() {
+                // Layers see what the channel adds.
+                Some(layered) => {
+                    let target = Target::Channel(self.clone());
+                    return Begin { target, ..layered.channel.begin(method, codec) };
+                }
+                None => (Target::Channel(self.clone()), None, Compression::None),
+            },
             Way::Remote(pool) => {
                 let compression = pool.compression(method.path);
                 match pool.ready() {
@@ -299,6 +347,7 @@ impl fmt::Debug for Channel {
             Way::Http(http) => write!(f, "Channel({http})"),
             Way::Combined(combined) => write!(f, "Channel({combined})"),
             Way::Fleet(fleet) => write!(f, "Channel({fleet})"),
+            Way::Local(local) if local.behind().is_some() => write!(f, "{} behind layers", local.name()),
             Way::Local(local) => write!(f, "Channel(local {})", local.name()),
             Way::Remote(pool) => write!(f, "Channel({pool})"),
         }
@@ -322,8 +371,10 @@ struct Begin {
 }
 
 /// What few calls ask for.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Asked {
+    /// Nothing comes back, of a call that passes layers.
+    oneway: bool,
     /// What it has in common with the calls that it belongs to.
     hash_key: Option<Bytes>,
     /// A second try does no harm, whatever is known of the method.

@@ -1,6 +1,6 @@
 //! The pages of `docs/` whose examples are compiled and run with the documentation tests.
 
-#[cfg(feature = "auth")]
+#[cfg(all(feature = "auth", feature = "http"))]
 #[doc = include_str!("../../../docs/auth.md")]
 struct Auth;
 
@@ -32,7 +32,7 @@ struct Lifecycle;
 #[doc = include_str!("../../../docs/limits.md")]
 struct Limits;
 
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "otlp"))]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 

@@ -1,4 +1,4 @@
-//! Layers: code of the application around every call, async, the same for every wire.
+//! Layers: code of the application around every call, async, the same for every wire, on both sides.
 //!
 //! ```text
 //! wire ─► built-in guards ─► first layer ─► … ─► last layer ─► handler
@@ -8,8 +8,15 @@
 //! its way out. What streams passes it as a stream: messages are seen one by one with [`Call::each_message`] and
 //! [`Reply::each_message`].
 //!
+//! [`Channel::layer`](crate::Channel::layer) puts the same layers around the calls of a channel; they see the call
+//! before a server is chosen for it and a connection is taken.
+//!
 //! A layer costs one allocation for each call, and the first one another for the handler behind it; a server
 //! without layers pays nothing.
+
+mod mirror;
+
+pub use mirror::Mirror;
 
 use crate::{Call, Reply, Result};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
@@ -17,7 +24,8 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Code around every call of a server, see [`Server::layer`](crate::Server::layer).
+/// Code around every call of a server or a channel, see [`Server::layer`](crate::Server::layer) and
+/// [`Channel::layer`](crate::Channel::layer).
 ///
 /// ```
 /// use switchboard::{Call, Reply, Result, layer::{BoxFuture, Layer, Next}};
@@ -108,7 +116,9 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// What comes after a layer: the layers further in, and the handler.
+/// What comes after a layer: the layers further in, and the handler or the channel. A copy of it is for another try,
+/// with [`Call::again`].
+#[derive(Clone, Copy)]
 pub struct Next<'a> {
     layers: &'a [Arc<dyn Layer>],
     end: &'a dyn End,

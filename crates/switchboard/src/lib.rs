@@ -37,6 +37,8 @@ pub mod limits;
 mod memory;
 mod metrics;
 mod net;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod runtime;
 pub mod server;
 pub mod service;

@@ -99,6 +99,27 @@ impl Trace {
         Some(Trace { id, parent, span: parent, flags, state, recorded: Span::none() })
     }
 
+    /// A span of our own in this trace, or in a new one; none where it is not to be recorded. Of new ones `share` are.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn recorded_here(before: Option<&Trace>, share: f64) -> Option<Trace> {
+        let Some(before) = before else {
+            let part = random() as f64 / u64::MAX as f64;
+            return (part < share || share >= 1.0).then(|| Trace::anew(SAMPLED));
+        };
+        let span = random().to_be_bytes();
+        before.is_sampled().then(|| Trace { parent: before.span, span, ..before.clone() })
+    }
+
+    /// A trace that begins here.
+    #[cfg(feature = "otlp")]
+    fn anew(flags: u8) -> Trace {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random().to_be_bytes());
+        id[8..].copy_from_slice(&random().to_be_bytes());
+        let span = random().to_be_bytes();
+        Trace { id, parent: [0; 8], span, flags, state: None, recorded: Span::none() }
+    }
+
     /// The id of the trace: 32 lower-case hexadecimal digits.
     pub fn id(&self) -> String {
         Hex(&self.id).to_string()

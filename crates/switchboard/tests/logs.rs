@@ -197,3 +197,151 @@ async fn call_without_trace_begins_one_where_spans_are_recorded() {
     assert_eq!((hops[0][0].len(), hops[0][1]), (32, ""), "{text}");
     assert_eq!((hops[1][0], hops[1][1]), (hops[0][0], hops[0][2]), "{text}");
 }
+
+#[cfg(all(feature = "auth", feature = "http"))]
+#[tokio::test]
+async fn every_denial_is_an_audit_line_without_secrets() {
+    use std::sync::Arc;
+    use switchboard::{
+        Status,
+        auth::{self, ApiKeys, Basic, Caller, Checked},
+        guard::Rule,
+    };
+    subscribe();
+    let later = auth::from_fn("asked-later", |credentials| {
+        if credentials.metadata().text("x-session").is_none() {
+            return Checked::Absent;
+        }
+        Checked::Later(Box::pin(async { Err::<Arc<Caller>, _>(Status::unauthenticated("no such session")) }))
+    });
+    let server = Server::new()
+        .auth(ApiKeys::default().key("k3y-of-audit", Caller::new("bob-of-audit")))
+        .auth(Basic::default().user("carol", "p4ss-of-audit", Caller::new("carol")))
+        .auth(later)
+        .rule(Rule::methods("test.Probe/Hang").deny())
+        .rule(Rule::methods("test.Probe/Relay").addresses(["192.0.2.0/24"]))
+        .rule(Rule::methods("test.Probe/Block").roles(["admin"]));
+    let running = server.add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    for (options, codec, wire) in [("", Codec::Postcard, "native"), ("?wire=grpc", Codec::Json, "grpc")] {
+        let channel = Channel::connect(&format!("{}{options}", running.url())).await.unwrap();
+        for (method, key, value, by, code, parts) in [
+            (
+                &MIRROR,
+                "x-other",
+                "1",
+                "none",
+                "unauthenticated",
+                ["without credentials", "test.Probe/Mirror"],
+            ),
+            (
+                &MIRROR,
+                "x-api-key",
+                "wr0ng-of-audit",
+                "api key",
+                "unauthenticated",
+                ["API key is not known", "Mirror"],
+            ),
+            (
+                &MIRROR,
+                "authorization",
+                "Basic d3IwbmctOm9mLWF1ZGl0",
+                "basic",
+                "unauthenticated",
+                ["password is wrong", "Mirror"],
+            ),
+            (
+                &MIRROR,
+                "x-session",
+                "s3cret-of-audit",
+                "asked-later",
+                "unauthenticated",
+                ["no such session", "Mirror"],
+            ),
+            (
+                &HANG,
+                "x-api-key",
+                "k3y-of-audit",
+                "rule",
+                "permission_denied",
+                ["nobody may", "test.Probe/Hang"],
+            ),
+            (
+                &RELAY,
+                "x-api-key",
+                "k3y-of-audit",
+                "rule",
+                "permission_denied",
+                ["from this address", "Relay"],
+            ),
+            (
+                &BLOCK,
+                "x-api-key",
+                "k3y-of-audit",
+                "api key",
+                "permission_denied",
+                ["bob-of-audit", "test.Probe/Block"],
+            ),
+        ] {
+            let message = switchboard::codec::serde::encode(&"x", codec);
+            let call = channel.unary(method, codec, message, |_, _| Ok(()));
+            soon(call.meta(key, value)).await.unwrap_err();
+            let found = lines("switchboard::audit", parts[0]);
+            let named = |line: &&String| {
+                let fields = [format!("by={by:?}"), format!("code={code:?}"), format!("wire={wire:?}")];
+                fields.iter().all(|field| line.contains(field))
+                    && line.contains(parts[1])
+                    && line.contains("127.0.0.1")
+            };
+            let count = found.iter().filter(named).count();
+            assert_eq!(count, 1, "{wire} {by}: {:?}", lines("switchboard::audit", ""));
+        }
+    }
+    // The standard services beside ours.
+    let channel = Channel::connect(&format!("{}?wire=grpc", running.url())).await.unwrap();
+    let reflection = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let method = ClientMethod::intern(reflection, Kind::Bidi, switchboard::Idempotency::Unknown).unwrap();
+    let (up, mut down) =
+        channel.bidi(method, Codec::Proto, |(), _| Ok(bytes::Bytes::new()), |_, _| Ok(())).await.unwrap();
+    up.send(()).await.unwrap();
+    soon(down.next()).await.unwrap_err();
+    assert_eq!(lines("switchboard::audit", reflection).len(), 1);
+    let all = lines("switchboard::audit", "").join("\n");
+    for secret in
+        ["k3y-of-audit", "p4ss-of-audit", "wr0ng-of-audit", "s3cret-of-audit", "d3IwbmctOm9mLWF1ZGl0"]
+    {
+        assert!(!all.contains(secret), "{secret} in {all}");
+    }
+    assert!(all.lines().all(|line| !line.contains("by=") || line.contains("WARN")), "{all}");
+}
+
+#[cfg(all(feature = "auth", feature = "http"))]
+#[tokio::test]
+async fn denied_connections_are_audit_lines() {
+    subscribe();
+    let lists = Server::new().deny_addresses(["127.0.0.0/8"]);
+    let running = lists.add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    soon(Channel::builder(&running.url()).lazy().unwrap().unary(
+        &MIRROR,
+        Codec::Postcard,
+        Ok(vec![1u8]),
+        |_, _| Ok(()),
+    ))
+    .await
+    .unwrap_err();
+    assert!(!lines("switchboard::audit", "by=\"addresses\"").is_empty());
+    let hook = Server::new().on_connect(|_| Err(switchboard::Status::permission_denied("the hook says no")));
+    let running = hook.add(Probe::default()).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    soon(Channel::builder(&running.url()).lazy().unwrap().unary(
+        &MIRROR,
+        Codec::Postcard,
+        Ok(vec![1u8]),
+        |_, _| Ok(()),
+    ))
+    .await
+    .unwrap_err();
+    let found = lines("switchboard::audit", "the hook says no");
+    assert!(
+        !found.is_empty() && found[0].contains("by=\"on_connect\"") && found[0].contains("127.0.0.1"),
+        "{found:?}"
+    );
+}

@@ -5,6 +5,8 @@
 
 mod claims;
 mod keys;
+#[cfg(feature = "web")]
+mod remote;
 
 use super::{Auth, Caller, Checked, Credentials, secrets::same, signature::seconds};
 use crate::Error;
@@ -35,15 +37,28 @@ use std::{
 /// # }
 /// ```
 pub struct Jwt {
+    /// Shared with checks that wait for keys.
+    verifier: Arc<Verifier>,
+}
+
+struct Verifier {
     keys: RwLock<Arc<Keys>>,
-    /// Where they came from, if they may change.
-    file: Option<File>,
+    source: Source,
     issuer: Option<String>,
     audience: Option<String>,
     leeway: Duration,
     secret: RandomState,
     /// Tokens that were good.
     known: Mutex<HashMap<u64, Known>>,
+}
+
+/// Where the keys came from.
+enum Source {
+    /// They do not change.
+    Fixed,
+    File(File),
+    #[cfg(feature = "web")]
+    Remote(remote::Remote),
 }
 
 struct Known {
@@ -71,7 +86,7 @@ impl Jwt {
     /// # Errors
     /// A secret that is too short.
     pub fn secret(secret: &[u8]) -> Result<Jwt, Error> {
-        Ok(Jwt::new(Keys::secret(secret)?, None))
+        Ok(Jwt::new(Keys::secret(secret)?, Source::Fixed))
     }
 
     /// Tokens signed with the private key that belongs to the public key in this PEM file: RS256, ES256 or EdDSA, as
@@ -92,45 +107,83 @@ impl Jwt {
         Jwt::of_file(path.as_ref(), Keys::read_jwks)
     }
 
+    /// Tokens signed with one of the keys of the set at this URL, as OpenID providers publish it (`jwks_uri`). `ca` are
+    /// the roots to trust with `https`, those of the machine without.
+    ///
+    /// The set is fetched with the first token, again after 5 min of calls, and when a token names a key that is not in
+    /// it, but every 10 s at most. While it cannot be fetched, known keys go on to hold, and a warning says
+    /// so; calls before the first fetch are refused with `Unavailable`. An answer has 256 KiB at most, within 5 s.
+    /// Callers wait for a fetch only when the key of their token is not known.
+    ///
+    /// # Errors
+    /// A URL that is none of `http` and `https`, and roots that cannot be used.
+    #[cfg(feature = "web")]
+    pub fn jwks_url(url: &str, ca: Option<&Path>) -> Result<Jwt, Error> {
+        Ok(Jwt::new(Keys::none(), Source::Remote(remote::Remote::new(url, ca)?)))
+    }
+
+    /// How long it is between two fetches at least, whatever tokens name; 10 s unless set. Of keys by URL.
+    #[cfg(feature = "web")]
+    #[must_use]
+    pub fn jwks_pause(mut self, pause: Duration) -> Jwt {
+        if let Source::Remote(remote) = &mut self.settings().source {
+            remote.pause = pause;
+        }
+        self
+    }
+
     fn of_file(path: &Path, read: fn(&Path) -> Result<Keys, Error>) -> Result<Jwt, Error> {
         let changed = changed(path);
         let file = File { path: path.into(), read, state: Mutex::new((Instant::now(), changed)) };
-        Ok(Jwt::new(read(path)?, Some(file)))
+        Ok(Jwt::new(read(path)?, Source::File(file)))
     }
 
-    fn new(keys: Keys, file: Option<File>) -> Jwt {
-        Jwt {
+    fn new(keys: Keys, source: Source) -> Jwt {
+        let verifier = Verifier {
             keys: RwLock::new(Arc::new(keys)),
-            file,
+            source,
             issuer: None,
             audience: None,
             leeway: Duration::from_secs(30),
             secret: RandomState::new(),
             known: Mutex::default(),
-        }
+        };
+        Jwt { verifier: Arc::new(verifier) }
+    }
+
+    fn settings(&mut self) -> &mut Verifier {
+        Arc::get_mut(&mut self.verifier).expect("it is shared by checks alone, which come later")
     }
 
     /// Only tokens with this `iss`.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Jwt {
-        self.issuer = Some(issuer.into());
+        self.settings().issuer = Some(issuer.into());
         self
     }
 
     /// Only tokens with this `aud`, or one of them.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Jwt {
-        self.audience = Some(audience.into());
+        self.settings().audience = Some(audience.into());
         self
     }
 
     /// How far clocks may be off; 30 s unless set.
     #[must_use]
     pub fn leeway(mut self, leeway: Duration) -> Jwt {
-        self.leeway = leeway;
+        self.settings().leeway = leeway;
         self
     }
 
+    /// Whose token it is, at `now` in seconds since 1970.
+    #[cfg(test)]
+    fn verify(&self, token: &str, now: u64) -> Result<Arc<Caller>, &'static str> {
+        self.verifier.verify(token, now)
+    }
+}
+
+impl Verifier {
     /// Whose token it is, at `now` in seconds since 1970.
     fn verify(&self, token: &str, now: u64) -> Result<Arc<Caller>, &'static str> {
         if token.len() > TOKEN_MAX {
@@ -148,8 +201,7 @@ impl Jwt {
         let (header, payload) = signed.split_once('.').ok_or("the token is no JWT")?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is no JWT");
         let (header, signature) = (decode(header)?, decode(signature)?);
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
-        keys.verify(&header, signed.as_bytes(), &signature)?;
+        self.keys().verify(&header, signed.as_bytes(), &signature)?;
         let (claims, caller) = Claims::read(&decode(payload)?)?;
         claims.check(&caller, self.issuer.as_deref(), self.audience.as_deref())?;
         claims.check_time(now, self.leeway.as_secs())?;
@@ -169,7 +221,7 @@ impl Jwt {
 
     /// Reads the keys again if their file has changed; what cannot be used changes nothing.
     fn look(&self) {
-        let Some(file) = &self.file else { return };
+        let Source::File(file) = &self.source else { return };
         // Whoever comes meanwhile goes on with the keys that are there.
         let Ok(mut state) = file.state.try_lock() else { return };
         if state.0.elapsed() < LOOK {
@@ -182,12 +234,21 @@ impl Jwt {
         }
         state.1 = now;
         match (file.read)(&file.path) {
-            Ok(keys) => {
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-                self.known().clear();
-            }
+            Ok(keys) => self.replace(keys),
             Err(error) => tracing::warn!("going on with the keys from before: {error}"),
         }
+    }
+}
+
+impl Verifier {
+    fn keys(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on these keys hold.
+    fn replace(&self, keys: Keys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.known().clear();
     }
 }
 
@@ -206,7 +267,11 @@ impl Auth for Jwt {
         if token.split('.').count() != 3 {
             return Checked::Absent;
         }
-        match self.verify(token, seconds()) {
+        #[cfg(feature = "web")]
+        if let Some(later) = remote::check_later(&self.verifier, token) {
+            return Checked::Later(later);
+        }
+        match self.verifier.verify(token, seconds()) {
             Ok(caller) => Checked::Caller(caller),
             Err(why) => Checked::Wrong(why),
         }
@@ -215,8 +280,18 @@ impl Auth for Jwt {
 
 impl fmt::Debug for Jwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.file.as_ref().map(|file| &file.path);
-        f.debug_struct("Jwt").field("file", &file).field("issuer", &self.issuer).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Jwt");
+        match &self.verifier.source {
+            Source::Fixed => {}
+            Source::File(file) => {
+                debug.field("file", &file.path);
+            }
+            #[cfg(feature = "web")]
+            Source::Remote(remote) => {
+                debug.field("url", &remote.url);
+            }
+        }
+        debug.field("issuer", &self.verifier.issuer).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The messages of a call and its reply as layers see them: encoded, not yet or no longer compressed.
 
-use super::{Call, Reply, ReplyBody, RequestBody};
+use super::{Call, Cx, Reply, ReplyBody, RequestBody};
 use crate::{
     Metadata, Result,
     compression::{Message, Packing},
@@ -23,6 +23,22 @@ impl Call {
             RequestBody::One(bytes) => Some(bytes),
             RequestBody::Many(_) => None,
         }
+    }
+
+    /// The same call once more, for a layer that tries it again; none where the requests are a stream, whose messages
+    /// are read once. What is added to the reply of one is not in that of the other.
+    pub fn again(&self) -> Option<Call> {
+        let RequestBody::One(bytes) = &self.body else { return None };
+        let context = self.cx.context();
+        let metadata = context.metadata.clone();
+        let mut cx = Cx::new(&context.peer, context.service, context.method, context.deadline, metadata);
+        let copied = cx.context_mut();
+        copied.codec = context.codec;
+        copied.compressed = context.compressed;
+        copied.packing = context.packing;
+        copied.caller = context.caller.clone();
+        copied.trace = context.trace.clone();
+        Some(Call { method: self.method, body: RequestBody::One(bytes.clone()), cx })
     }
 
     /// Passes every request message through `change` on its way to the handler, the only one at once, those of a

@@ -109,7 +109,7 @@ impl Begin {
             part.compression = self.compression;
         }
         part.reply_bytes_max = self.reply_bytes_max;
-        if let Some(Asked { hash_key, idempotent, keyed, trail: _ }) = self.asked.as_deref() {
+        if let Some(Asked { hash_key, idempotent, keyed, trail: _, oneway: _ }) = self.asked.as_deref() {
             let asked = part.asked();
             asked.hash_key = hash_key.clone();
             asked.idempotent |= idempotent;

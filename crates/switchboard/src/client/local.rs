@@ -1,8 +1,8 @@
-//! The direct path: a call handed to a service of this process, without a connection.
+//! The direct path: a call handed to a service of this process, without a connection, or to the layers of a channel.
 
-use super::Begin;
+use super::{Begin, Channel, layered::Layered};
 use crate::{
-    Call, Cx, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
+    Call, Cx, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
     call::{ReplyBody, RequestBody},
     context,
     driver::{Erased, ErasedService, guarded_next},
@@ -12,34 +12,48 @@ use crate::{
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 
 pub(super) struct Local {
-    service: Arc<dyn ErasedService>,
+    end: End,
     peer: Arc<Peer>,
     message_bytes_max: usize,
 }
 
+/// Who gets the calls.
+enum End {
+    Layers(Arc<Layered>),
+    Service(Arc<dyn ErasedService>),
+}
+
 impl Local {
     pub(super) fn new(service: impl Service, limits: &Limits) -> Local {
-        let peer = Peer {
-            wire: "local",
-            address: "local".into(),
-            socket: None,
-            identity: None,
-            wires: Wires::ALL,
-            counts: None,
-            tally: None,
-            connection: 0,
-        };
-        let peer = Arc::new(peer);
+        let end = End::Service(Arc::new(Erased::new(service)));
         let message_bytes_max = limits.get(Limit::MessageBytesMax) as usize;
-        Local { service: Arc::new(Erased::new(service)), peer, message_bytes_max }
+        Local { end, peer: peer("local".to_owned()), message_bytes_max }
+    }
+
+    /// This channel behind these layers, the first of them outermost. What is too large is the channel's to say.
+    pub(super) fn layered(channel: Channel, layers: Vec<Arc<dyn Layer>>) -> Local {
+        let peer = peer(format!("{channel:?}"));
+        let end = End::Layers(Arc::new(Layered { channel, layers }));
+        Local { end, peer, message_bytes_max: usize::MAX }
+    }
+
+    /// The channel behind the layers, if this is no service.
+    pub(super) fn behind(&self) -> Option<&Layered> {
+        match &self.end {
+            End::Layers(layered) => Some(layered),
+            End::Service(_) => None,
+        }
     }
 
     pub(super) fn message_bytes_max(&self) -> usize {
         self.message_bytes_max
     }
 
-    pub(super) fn name(&self) -> &'static str {
-        self.service.info().name
+    pub(super) fn name(&self) -> &str {
+        match &self.end {
+            End::Layers(_) => &self.peer.address,
+            End::Service(service) => service.info().name,
+        }
     }
 
     /// Runs one call; it ends with its deadline. Deadlines need the timer of a tokio runtime.
@@ -49,7 +63,10 @@ impl Local {
         body: RequestBody,
     ) -> impl Future<Output = Result<Reply>> + Send + 'static + use<> {
         let deadline = begin.deadline(crate::clock::now());
-        let info = self.service.info();
+        let info = match &self.end {
+            End::Layers(_) => begin.method.service,
+            End::Service(service) => service.info(),
+        };
         let known = begin.method.service.name == info.name;
         let method = info.methods.get(usize::from(begin.method.index)).filter(|_| known);
         let metadata = std::mem::take(&mut begin.metadata);
@@ -65,9 +82,13 @@ impl Local {
                 }
                 let cx = Cx::new(&self.peer, info, method, deadline, metadata);
                 trace = cx.shared_trace();
-                method
-                    .check_schema(begin.method.path, begin.codec, begin.method.schema())
-                    .map(|()| self.service.call(Call::new(begin.method.index, begin.codec, body, cx)))
+                let call = Call::new(begin.method.index, begin.codec, body, cx);
+                match &self.end {
+                    End::Layers(layered) => Ok(layered.call(call, begin)),
+                    End::Service(service) => method
+                        .check_schema(begin.method.path, begin.codec, begin.method.schema())
+                        .map(|()| service.call(call)),
+                }
             }
             (None, _) => Err(Status::unimplemented(format!(
                 "{} is not served here; {} is",
@@ -87,6 +108,19 @@ impl Local {
             }
         }
     }
+}
+
+fn peer(address: String) -> Arc<Peer> {
+    Arc::new(Peer {
+        wire: "local",
+        address,
+        socket: None,
+        identity: None,
+        wires: Wires::ALL,
+        counts: None,
+        tally: None,
+        connection: 0,
+    })
 }
 
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {

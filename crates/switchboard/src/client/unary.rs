@@ -532,6 +532,7 @@ impl OnewayCall {
                     return Box::pin(fleet::oneway(fleet.shared().clone(), self.begin, request)).await;
                 }
                 Way::Local(local) => {
+                    self.begin.asked().oneway = true;
                     return local.call(&mut self.begin, RequestBody::One(request)).await.map(drop);
                 }
                 Way::Remote(_) => {}

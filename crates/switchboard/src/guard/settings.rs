@@ -267,9 +267,25 @@ impl Guarding {
     /// Whether a call of a standard service of HTTP, health or reflection, may go on.
     ///
     /// # Errors
-    /// Why not.
+    /// Why not; that is written down.
     #[cfg(feature = "http")]
     pub(crate) fn standard(&self, peer: &Peer, method: &str) -> Result<()> {
+        self.admit_standard(peer, method).inspect_err(|status| {
+            tracing::warn!(
+                target: "switchboard::audit",
+                method,
+                peer = peer.address,
+                wire = peer.wire,
+                by = "rule",
+                code = status.code().name(),
+                "denied: {}",
+                status.message()
+            );
+        })
+    }
+
+    #[cfg(feature = "http")]
+    fn admit_standard(&self, peer: &Peer, method: &str) -> Result<()> {
         peer.wires.admit(peer.wire)?;
         let rule = self.rules.iter().find(|rule| rule.is_for(method)).map(Rule::check);
         let public = match rule {

@@ -16,7 +16,7 @@ use ::http::{
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 use switchboard_wire::{
     Input, Outbox,
     thrift::{NAME_MAX, Server},

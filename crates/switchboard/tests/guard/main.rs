@@ -6,10 +6,14 @@
 mod support;
 
 mod auth;
+mod channels;
 mod concurrency;
 mod exposure;
 mod fair;
+mod jwks;
 mod layers;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod rates;
 mod results;
 

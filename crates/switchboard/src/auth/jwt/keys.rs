@@ -67,15 +67,37 @@ impl Keys {
     }
 
     pub(super) fn read_jwks(path: &Path) -> Result<Keys, Error> {
-        let wrong = |why: &str| Error::config(format!("jwt: {}: {why}", path.display()));
-        let text = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-        let set: Value = serde_json::from_slice(&text).map_err(|error| wrong(&error.to_string()))?;
+        let text = std::fs::read(path)
+            .map_err(|error| Error::config(format!("jwt: {}: {error}", path.display())))?;
+        Keys::of_jwks(&text, &path.display().to_string())
+    }
+
+    /// The keys of a set; `source` is where it comes from.
+    pub(super) fn of_jwks(text: &[u8], source: &str) -> Result<Keys, Error> {
+        let wrong = |why: &str| Error::config(format!("jwt: {source}: {why}"));
+        let set: Value = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;
         let keys =
             set.get("keys").and_then(Value::as_array).ok_or_else(|| wrong("no key set: it has no keys"))?;
         let keys: Vec<_> = keys.iter().filter_map(Key::of_jwk).take(KEYS_MAX).collect();
         match keys.is_empty() {
             true => Err(wrong("no key for RS256, ES256 or EdDSA in it")),
             false => Ok(Keys(keys)),
+        }
+    }
+
+    /// None yet: every token is refused.
+    #[cfg(feature = "web")]
+    pub(super) fn none() -> Keys {
+        Keys(Vec::new())
+    }
+
+    /// Whether one of the keys may be what the header of a token names.
+    #[cfg(feature = "web")]
+    pub(super) fn knows(&self, header: &[u8]) -> bool {
+        let header: Value = serde_json::from_slice(header).unwrap_or_default();
+        match header.get("kid").and_then(Value::as_str) {
+            Some(id) => self.0.iter().any(|key| key.id.is_none() || key.id.as_deref() == Some(id)),
+            None => !self.0.is_empty(),
         }
     }
 

@@ -1,0 +1,125 @@
+//! The task that sends: batches of spans when there are many or it is time, and metrics with them.
+
+use super::{Counts, Settings, json, spans::Span};
+use crate::{
+    Result, ServerStats,
+    web::{Ask, Site},
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{MissedTickBehavior, interval},
+};
+
+/// What the exporter is asked for.
+pub(super) enum Order {
+    Flush(oneshot::Sender<()>),
+    Metrics(Stats),
+    Span(Box<Span>),
+}
+
+/// Says what a server has counted.
+pub(super) type Stats = Box<dyn Fn() -> ServerStats + Send + Sync>;
+
+/// Spans of one request.
+const BATCH: usize = 512;
+/// Servers whose counters are sent.
+const SERVERS_MAX: usize = 64;
+
+pub(super) struct Exporter {
+    site: Site,
+    settings: Settings,
+    counts: Arc<Counts>,
+    spans: Vec<Span>,
+    servers: Vec<(Stats, SystemTime)>,
+    /// The last request failed: said once, not with each.
+    in_trouble: bool,
+}
+
+impl Exporter {
+    pub(super) fn new(site: Site, settings: Settings, counts: Arc<Counts>) -> Exporter {
+        Exporter { site, settings, counts, spans: Vec::new(), servers: Vec::new(), in_trouble: false }
+    }
+
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut ticks = interval(self.settings.every.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        loop {
+            tokio::select! {
+                biased;
+                _ = ticks.tick() => self.send_all().await,
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Order::Flush(done)) => {
+                        self.send_all().await;
+                        // Whoever asked may have gone.
+                        let _ = done.send(());
+                    }
+                    Some(Order::Metrics(stats)) => {
+                        if self.servers.len() < SERVERS_MAX {
+                            let uptime = stats().uptime;
+                            self.servers.push((stats, SystemTime::now() - uptime));
+                        }
+                    }
+                    Some(Order::Span(span)) => {
+                        self.spans.push(*span);
+                        if self.spans.len() >= BATCH {
+                            self.send_spans().await;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send_all(&mut self) {
+        self.send_spans().await;
+        for at in 0..self.servers.len() {
+            let (stats, since) = &self.servers[at];
+            let body = json::metrics(&self.settings, &stats(), *since, SystemTime::now());
+            let sent = self.send("/v1/metrics", body).await;
+            self.note(sent);
+        }
+    }
+
+    async fn send_spans(&mut self) {
+        if self.spans.is_empty() {
+            return;
+        }
+        let count = self.spans.len() as u64;
+        let body = json::spans(&self.settings, &self.spans);
+        self.spans.clear();
+        let sent = self.send("/v1/traces", body).await;
+        let counter = if sent.is_ok() { &self.counts.sent } else { &self.counts.dropped };
+        counter.fetch_add(count, Ordering::Relaxed);
+        self.note(sent);
+    }
+
+    async fn send(&self, path: &str, body: String) -> Result<()> {
+        let mut headers = self.settings.headers.clone();
+        headers.push(("content-type", "application/json".to_owned()));
+        let ask = Ask {
+            method: "POST",
+            path,
+            headers: &headers,
+            body: body.as_bytes(),
+            limit: self.settings.timeout,
+            ..Ask::default()
+        };
+        self.site.call(ask).await.map(drop)
+    }
+
+    fn note(&mut self, sent: Result<()>) {
+        match sent {
+            Ok(()) => self.in_trouble = false,
+            Err(status) if !std::mem::replace(&mut self.in_trouble, true) => {
+                tracing::warn!("{}; what was to be sent is left out", status.message());
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The span of a call: from its arrival to the end of its reply, the stream's end included.
+
+use super::Otlp;
+use crate::{
+    Call, Code, Metadata, Reply, Result, Status,
+    call::ReplyBody,
+    compression::Message,
+    context,
+    layer::{BoxFuture, Layer, Next},
+    stream::Items,
+    trace::Trace,
+};
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Instant, SystemTime},
+};
+
+/// A layer that records calls, made by [`Otlp::incoming`] and [`Otlp::outgoing`].
+#[derive(Clone)]
+pub struct Calls {
+    otlp: Otlp,
+    /// Whether the calls are served here.
+    incoming: bool,
+}
+
+impl Calls {
+    pub(super) fn new(otlp: Otlp, incoming: bool) -> Calls {
+        Calls { otlp, incoming }
+    }
+}
+
+/// What is recorded of a call.
+pub(super) struct Span {
+    pub(super) trace: Arc<Trace>,
+    pub(super) incoming: bool,
+    pub(super) service: &'static str,
+    pub(super) method: &'static str,
+    pub(super) wire: &'static str,
+    pub(super) peer: String,
+    pub(super) began: SystemTime,
+    pub(super) nanos: u64,
+    pub(super) code: Code,
+    /// Of a failure.
+    pub(super) message: String,
+}
+
+/// A call that has not ended. Dropped before its end, it was canceled.
+struct Open {
+    otlp: Otlp,
+    span: Option<Span>,
+    clock: Instant,
+}
+
+impl Open {
+    fn new(otlp: &Otlp, incoming: bool, call: &Call, trace: Arc<Trace>) -> Open {
+        let cx = call.cx();
+        let span = Span {
+            trace,
+            incoming,
+            service: cx.service().name,
+            method: cx.method().name,
+            wire: cx.peer().wire,
+            peer: cx.peer().address.clone(),
+            began: SystemTime::now(),
+            nanos: 0,
+            code: Code::Ok,
+            message: String::new(),
+        };
+        Open { otlp: otlp.clone(), span: Some(span), clock: Instant::now() }
+    }
+
+    fn end(&mut self, failure: Option<&Status>) {
+        let Some(mut span) = self.span.take() else { return };
+        span.nanos = u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if let Some(status) = failure {
+            span.code = status.code();
+            span.message = status.message().to_owned();
+        }
+        self.otlp.take(span);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.span.is_some() {
+            self.end(Some(&Status::canceled("the call was dropped before its end")));
+        }
+    }
+}
+
+impl Layer for Calls {
+    fn name(&self) -> &str {
+        if self.incoming { "otlp of incoming calls" } else { "otlp of outgoing calls" }
+    }
+
+    fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>> {
+        let Some(trace) = Trace::recorded_here(call.cx().trace(), self.otlp.shared.share) else {
+            return next.call(call);
+        };
+        let trace = Arc::new(trace);
+        let mut open = Open::new(&self.otlp, self.incoming, &call, trace.clone());
+        call.cx_mut().set_trace(trace.clone());
+        let mut called = next.call(call);
+        Box::pin(async move {
+            // What is called in there is part of this span.
+            let within = |cx: &mut Context<'_>| {
+                context::scope(context::deadline(), Some(&trace), || called.as_mut().poll(cx))
+            };
+            match poll_fn(within).await {
+                Ok(mut reply) => {
+                    match reply.body {
+                        ReplyBody::Many(items) => {
+                            reply.body = ReplyBody::Many(Box::pin(Followed { items, open, trace }));
+                        }
+                        _ => open.end(None),
+                    }
+                    Ok(reply)
+                }
+                Err(status) => {
+                    open.end(Some(&status));
+                    Err(status)
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("otlp", &self.otlp).field("incoming", &self.incoming).finish()
+    }
+}
+
+/// A stream of replies whose end is that of its span.
+struct Followed {
+    items: Pin<Box<dyn Items>>,
+    open: Open,
+    trace: Arc<Trace>,
+}
+
+impl Items for Followed {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let this = self.get_mut();
+        let poll = || this.items.as_mut().poll_next(cx);
+        let item = context::scope(context::deadline(), Some(&this.trace), poll);
+        match &item {
+            Poll::Ready(None) => this.open.end(None),
+            Poll::Ready(Some(Err(status))) => this.open.end(Some(status)),
+            _ => {}
+        }
+        item
+    }
+
+    fn held(&self) -> usize {
+        self.items.held()
+    }
+
+    fn head(&self) -> Metadata {
+        self.items.head()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.items.trailers()
+    }
+}
