@@ -11,16 +11,18 @@
 //!
 //! | in `RpcMeta` | metadata |
 //! | --- | --- |
-//! | `user_fields` | entries of the same name, lowered; values that are no plain text are those of `NAME-bin`, and bytes go out in base64 |
+//! | `user_fields` | the same names in lower case; values that are no plain text under `NAME-bin`; out in base64 |
 //! | `attachment_size` | the [attachment](crate::Metadata::attachment) |
-//! | `request.log_id`, `trace_id`, `span_id`, `parent_span_id` | `baidu-log-id`, `baidu-trace-id`, `baidu-span-id`, `baidu-parent-span-id`, decimal numbers |
+//! | `request.log_id`, `trace_id` | `baidu-log-id`, `baidu-trace-id`, decimal numbers |
+//! | `request.span_id`, `parent_span_id` | `baidu-span-id`, `baidu-parent-span-id`, decimal numbers |
 //! | `request.request_id` | `x-request-id` |
-//! | `authentication_data` | `authorization` of every call of the connection, as `Bearer DATA` unless it names a scheme itself; bytes that are no plain text come as `baidu-authentication-bin` |
+//! | `authentication_data` | `authorization` of all calls: `Bearer DATA` unless it names a scheme itself |
+//! | the same, no plain text | `baidu-authentication-bin` of all calls |
 //! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] say what it means |
 //!
-//! `timeout_ms` is the time that is left for the call, `compress_type` 1 is raw Snappy, 2 gzip and 3 zlib, `content_type` 1 and 2 are
-//! JSON; CRC32C over message and attachment is checked, and answered in kind. Streaming RPC (`STRM` frames) is not
-//! spoken: methods that stream are refused.
+//! `timeout_ms` is the time that is left for the call, `compress_type` 1 is raw Snappy, 2 gzip and 3 zlib,
+//! `content_type` 1 and 2 are JSON; CRC32C over message and attachment is checked, and answered in kind. Streaming RPC
+//! (`STRM` frames) is not spoken: methods that stream are refused.
 
 mod checksum;
 mod client;

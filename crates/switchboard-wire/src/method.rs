@@ -271,8 +271,8 @@ impl MethodTable {
         }
     }
 
-    /// The method of a path `package.Service/Method`, or of `Service/Method` as [`find_short`](Self::find_short) has it:
-    /// so do clients of brpc call over HTTP.
+    /// The method of a path `package.Service/Method`, or of `Service/Method` as [`find_short`](Self::find_short) has
+    /// it: so do clients of brpc call over HTTP.
     pub fn find_called(&self, path: &str) -> Option<MethodId> {
         self.find(path).or_else(|| {
             let (service, method) = path.split_once('/').filter(|(service, _)| !service.contains('.'))?;

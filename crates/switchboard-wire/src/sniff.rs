@@ -151,8 +151,8 @@ fn is_rpcx(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// A message of Thrift, by its version and kind; or a length, and behind it a message, a THeader, or the name of a method
-/// as the oldest writers begin.
+/// A message of Thrift, by its version and kind; or a length, and behind it a message, a THeader, or the name of a
+/// method as the oldest writers begin.
 fn is_thrift(prefix: &[u8]) -> Verdict {
     match prefix {
         [] => Verdict::More,

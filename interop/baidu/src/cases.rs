@@ -67,7 +67,7 @@ async fn attachments(client: &EchoClient) -> Result<()> {
             let call = client.echo(request(&text)).compression(compression);
             let reply = call.attachment(sent.clone()).await?;
             expect(reply.attachment().is_some_and(|came| *came == turned), || {
-                format!("of {size} bytes {:?} came back", reply.attachment().map(|bytes| bytes.len()))
+                format!("of {size} bytes {:?} came back", reply.attachment().map(|bytes| bytes[..].len()))
             })?;
         }
     }

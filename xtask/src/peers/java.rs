@@ -7,8 +7,8 @@ use std::process::Command;
 use super::{absolute, apt_install, attempt, create, read, write};
 use crate::process::{self, Failure};
 
-/// The programs of `interop/baidu` compiled into `classes`, with what they need in `lib`; both are in `folder`, and so is
-/// all that Maven keeps.
+/// The programs of `interop/baidu` compiled into `classes`, with what they need in `lib`; both are in `folder`, and so
+/// is all that Maven keeps.
 pub(super) fn jprotobuf(sources: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     create(folder)?;
     let folder = absolute(folder)?;

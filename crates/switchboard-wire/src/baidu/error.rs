@@ -5,7 +5,7 @@
 //!
 //! | status | `error_code` | brpc tries again |
 //! | --- | --- | --- |
-//! | surely not begun (`Retry::Safe`, `Retry::After`): `unavailable` | 2003 ELOGOFF | yes, and asks this server no more |
+//! | surely not begun (`Retry::Safe`, `After`): `unavailable` | 2003 ELOGOFF | yes, and asks this server no more |
 //! | surely not begun: anything else | 2004 ELIMIT | yes |
 //! | `unimplemented`: no such service | 1001 ENOSERVICE | no |
 //! | `unimplemented`: anything else | 1002 ENOMETHOD | no |

@@ -58,7 +58,7 @@ enum Source {
     Fixed,
     File(File),
     #[cfg(feature = "web")]
-    Remote(remote::Remote),
+    Remote(Box<remote::Remote>),
 }
 
 struct Known {
@@ -119,7 +119,7 @@ impl Jwt {
     /// A URL that is none of `http` and `https`, and roots that cannot be used.
     #[cfg(feature = "web")]
     pub fn jwks_url(url: &str, ca: Option<&Path>) -> Result<Jwt, Error> {
-        Ok(Jwt::new(Keys::none(), Source::Remote(remote::Remote::new(url, ca)?)))
+        Ok(Jwt::new(Keys::none(), Source::Remote(Box::new(remote::Remote::new(url, ca)?))))
     }
 
     /// How long it is between two fetches at least, whatever tokens name; 10 s unless set. Of keys by URL.

@@ -248,8 +248,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its own,
-    /// a [fleet](Channel::fleet), is configured so.
+    /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its
+    /// own, a [fleet](Channel::fleet), is configured so.
     ///
     /// # Errors
     /// `InvalidArgument` for an option that is not known, or a value that it cannot have.

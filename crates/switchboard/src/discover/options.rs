@@ -47,9 +47,9 @@ impl Options {
     /// not have it, or has it as `Down`; one that was `Draining` may end without being lost. Let `lost` be those that
     /// were lost within `confirm_after`, and `up` those that are published as `Up` now. A snapshot that loses `new`
     /// more is believed while `lost + new` is at most half of `lost + up`; otherwise the `new` ones are *held back*:
-    /// they stay published as they were, beside all that the snapshot has. After the registry did not answer, those that
-    /// it has not shown again are held back, too, however few they are: one that was restarted may know only those who
-    /// have registered again by then. Held back instances
+    /// they stay published as they were, beside all that the snapshot has. After the registry did not answer, those
+    /// that it has not shown again are held back, too, however few they are: one that was restarted may know only those
+    /// who have registered again by then. Held back instances
     ///
     /// - are as before when the registry has them again;
     /// - are gone when a snapshot that comes `confirm_after` later or after that still lacks them: the service is

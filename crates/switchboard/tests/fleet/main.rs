@@ -166,7 +166,8 @@ async fn calls_lost_with_a_connection_say_nothing_of_the_next_one() {
     let mut calls: Vec<_> =
         (0..50).map(|_| Box::pin(call::<_, Vec<u8>>(&channel, &HANG, &b"hello".to_vec()))).collect();
     for call in &mut calls {
-        poll_fn(|cx| Poll::Ready(assert!(call.as_mut().poll(cx).is_pending()))).await;
+        let pending = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())).await;
+        assert!(pending);
     }
     soon(seen.until(|seen| seen.hanging() == calls.len())).await;
     running.kill();

@@ -1,9 +1,9 @@
 //! A cluster on one machine: `cargo run -p examples --bin cluster`.
 //!
-//! Starts a registry and three servers, each a process of its own, and calls them. Every second it prints a line: calls,
-//! errors, the 99th percentile, the share of each server. Type `a`, `b` or `c` and Enter to kill a server, or use
-//! `kill -9` with its process id, and watch the others take over; the same letter starts it again. `r` does this with the
-//! registry, which changes nothing for the calls. Ctrl-C ends all.
+//! Starts a registry and three servers, each a process of its own, and calls them. Every second it prints a line:
+//! calls, errors, the 99th percentile, the share of each server. Type `a`, `b` or `c` and Enter to kill a server, or
+//! use `kill -9` with its process id, and watch the others take over; the same letter starts it again. `r` does this
+//! with the registry, which changes nothing for the calls. Ctrl-C ends all.
 //!
 //! `--once` does as much without a person, and fails if a call did.
 

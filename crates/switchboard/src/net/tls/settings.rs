@@ -8,8 +8,8 @@ use std::{
 
 /// TLS for a listener: certificates in PEM files, read again when they change.
 ///
-/// TLS 1.2 and 1.3. What is spoken inside is chosen by ALPN (`h2`, `http/1.1`, `swb/1`, `baidu_std`) or told apart by its
-/// first bytes, as without TLS.
+/// TLS 1.2 and 1.3. What is spoken inside is chosen by ALPN (`h2`, `http/1.1`, `swb/1`, `baidu_std`) or told apart by
+/// its first bytes, as without TLS.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), switchboard::Error> {
