@@ -51,17 +51,17 @@ impl Local {
 
     /// Sends a command as any client would, and returns the answer as it is written.
     async fn tell(&self, words: &[&str]) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.expect("Redis takes connections");
         let mut text = "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n".to_owned();
         text += &format!("*{}\r\n", words.len());
         for word in words {
             text += &format!("${}\r\n{word}\r\n", word.len());
         }
-        stream.write_all(text.as_bytes()).await.unwrap();
-        stream.shutdown().await.unwrap();
+        stream.write_all(text.as_bytes()).await.expect("Redis reads");
+        stream.shutdown().await.expect("Redis reads to the end");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer.strip_prefix("+OK\r\n").unwrap().to_owned()
+        stream.read_to_string(&mut answer).await.expect("Redis answers");
+        answer.strip_prefix("+OK\r\n").expect("Redis selects the database").to_owned()
     }
 }
 
