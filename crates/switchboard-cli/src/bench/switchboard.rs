@@ -93,7 +93,7 @@ pub(super) fn message(address: &str) -> Message {
 
 /// One connection of the current worker.
 async fn connect(address: &str, token: bool) -> Result<BenchClient, String> {
-    dial(Channel::builder(address).connections(1), token).await
+    dial(to(address)?.connections(1), token).await
 }
 
 /// A client with so many connections to each address of `url`.
@@ -101,11 +101,15 @@ async fn connect(address: &str, token: bool) -> Result<BenchClient, String> {
 /// # Errors
 /// When none of the addresses can be reached.
 pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
-    let channel = match switchboard_registry::is_registry(url) {
-        true => switchboard_registry::fleet(url, "bench.v1.Bench").map_err(|status| status.to_string())?,
-        false => Channel::builder(url),
-    };
-    dial(channel.connections(connections), false).await
+    dial(to(url)?.connections(connections), false).await
+}
+
+/// A channel to an address, or to what a registry knows.
+fn to(url: &str) -> Result<ChannelBuilder, String> {
+    match switchboard_registry::is_registry(url) {
+        true => switchboard_registry::fleet(url, "bench.v1.Bench").map_err(|status| status.to_string()),
+        false => Ok(Channel::builder(url)),
+    }
 }
 
 async fn dial(channel: ChannelBuilder, token: bool) -> Result<BenchClient, String> {
