@@ -159,6 +159,10 @@ impl Backend for Records {
         })
     }
 
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async {
             Err(Status::unimplemented(format!("{} takes no registrations: set its records", self.name)))

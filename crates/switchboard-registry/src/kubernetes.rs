@@ -401,6 +401,10 @@ impl Backend for Slices {
         })
     }
 
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async {
             let text = format!("{} takes no registrations: it knows its pods", self.site.name());

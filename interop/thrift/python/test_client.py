@@ -210,7 +210,9 @@ class Cases(unittest.TestCase):
         def check(client):
             before = client.countOneway()
             client.testOneway(0)
-            self.assertEqual(client.countOneway(), before + 1)
+            # Over HTTP the next request may be handled before the handler of this one has ended.
+            if not any(client.countOneway() == before + 1 for _ in range(1000)):
+                self.fail("a one-way call was not handled")
 
         self.everywhere(check)
 

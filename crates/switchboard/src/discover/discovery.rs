@@ -27,6 +27,12 @@ pub trait Backend: Send + Sync + 'static {
     /// called anew. It need not have limits for the list itself, but must not hold answers of any size.
     fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status>;
 
+    /// Whether it may have lost registrations while it did not answer, those that are not renewed yet: true unless what
+    /// it has is written down elsewhere, as records and files are.
+    fn forgets(&self) -> bool {
+        true
+    }
+
     /// Keeps `instance` for at least `ttl` from now, in place of one with the same service and id. It may be called
     /// again for one that is held already, when renewing failed.
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>>;
@@ -328,7 +334,9 @@ async fn follow_on<B: Backend>(backend: &B, feed: &Feed) {
             }
         };
         feed.fail(why);
-        feed.lock().settle.away();
+        if backend.forgets() {
+            feed.lock().settle.away();
+        }
         feed.failed.notify_one();
         let was_well = feed.answers() > answers && started.elapsed() >= WELL_AFTER;
         failures = if was_well { 1 } else { failures + 1 };

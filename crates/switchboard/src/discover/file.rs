@@ -95,6 +95,10 @@ impl Backend for Listed {
         })
     }
 
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn hold<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async {
             let text = format!("{} takes no registrations: write the instance into it", self.name);

@@ -109,6 +109,10 @@ impl Backend for List {
         })
     }
 
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn hold<'a>(&'a self, instance: &'a Instance, _ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {
         Box::pin(async move {
             let key = (instance.service.clone(), instance.id.clone());

@@ -49,7 +49,7 @@ impl Options {
     /// more is believed while `lost + new` is at most half of `lost + up`; otherwise the `new` ones are *held back*:
     /// they stay published as they were, beside all that the snapshot has. After the registry did not answer, those
     /// that it has not shown again are held back, too, however few they are: one that was restarted may know only those
-    /// who have registered again by then. Held back instances
+    /// who have registered again by then, unless it [never forgets](super::Backend::forgets). Held back instances
     ///
     /// - are as before when the registry has them again;
     /// - are gone when a snapshot that comes `confirm_after` later or after that still lacks them: the service is
