@@ -26,10 +26,11 @@ pub fn baidu_input(data: &[u8]) {
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
+    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
     let served = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let mut written = Vec::new();
-        let events = fed(&bytes, steps, &limits, |input, out| {
+        let events = fed(&bytes, steps, kept_max, |input, out| {
             let event = match short.then(|| server.next_call(input)).flatten() {
                 Some(opened) => Some(whole(opened)),
                 None => server.recv(input, out)?,
@@ -59,7 +60,7 @@ pub fn baidu_input(data: &[u8]) {
     assert_eq!(once, served(&steps, true), "the short way differs");
     let called = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        fed(&bytes, steps, &limits, |input, out| {
+        fed(&bytes, steps, kept_max, |input, out| {
             let event = match short.then(|| client.next_reply(input)).flatten() {
                 Some((id, item)) => Some(ClientEvent::Reply { id, item, compressed: false }),
                 None => client.recv(input, out)?,
@@ -83,14 +84,14 @@ fn whole(opened: Opened) -> ServerEvent {
     ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
 }
 
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake.
-fn fed<E: std::fmt::Debug>(
+/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake. At most
+/// `kept_max` bytes may wait for more.
+pub(super) fn fed<E: std::fmt::Debug>(
     bytes: &[u8],
     steps: &[u8],
-    limits: &Limits,
+    kept_max: usize,
     mut next: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, crate::Fatal>,
 ) -> (Vec<String>, bool) {
-    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
     let (mut input, mut out) = (Input::default(), Outbox::new());
     let (mut events, mut rest) = (Vec::new(), bytes);
     for turn in 0.. {
