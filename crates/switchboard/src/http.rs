@@ -56,6 +56,7 @@ mod standard;
 pub(crate) mod text;
 mod thrift;
 mod ticket;
+mod timeout;
 mod trailers;
 mod traits;
 mod unpack;
