@@ -60,7 +60,6 @@ mod timeout;
 mod trailers;
 mod traits;
 mod unpack;
-mod watch;
 pub(crate) mod websocket;
 mod whole;
 
