@@ -46,6 +46,7 @@ mod envelopes;
 mod health;
 mod jsonrpc;
 mod pages;
+mod pings;
 mod refusal;
 mod replies;
 mod requests;
