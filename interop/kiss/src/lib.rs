@@ -75,10 +75,7 @@ pub fn full() -> Message {
         path: vec![point(2), point(3)],
         bytes: vec![0, 255, 7],
         numbers: vec![1, -1, i64::MAX],
-        tags: vec![
-            Tag { key: "a".to_owned(), weight: 0.5 },
-            Tag { key: String::new(), weight: 1.5 },
-        ],
+        tags: vec![Tag { key: "a".to_owned(), weight: 0.5 }, Tag { key: String::new(), weight: 1.5 }],
         words: vec!["x".to_owned(), String::new()],
         manner: Some(Manner::Shout(Box::new(Shout { times: 3 }))),
         next: Some(Box::new(Message { text: Some("inner".to_owned()), ..Message::default() })),

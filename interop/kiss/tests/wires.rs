@@ -42,7 +42,8 @@ fn messages_are_the_same_in_each_codec() {
 fn required_fields_are_missed() {
     // A table without fields where a tag is to be.
     let bytes: &[u8] = &[8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
-    let status = flatbuffers::decode::<interop_kiss::schema::Tag>(Codec::FlatBuffers, bytes.into()).unwrap_err();
+    let status =
+        flatbuffers::decode::<interop_kiss::schema::Tag>(Codec::FlatBuffers, bytes.into()).unwrap_err();
     assert!(status.message().contains("Tag.key is required"), "{status}");
 }
 

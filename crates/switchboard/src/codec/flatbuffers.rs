@@ -23,8 +23,11 @@ pub fn encode<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Byte
         Codec::FlatBuffers | Codec::Proto => {
             let bytes = write(message);
             if bytes.len() > i32::MAX as usize {
-                let text =
-                    format!("{} of {} bytes is over the limit of FlatBuffers", short_name::<T>(), bytes.len());
+                let text = format!(
+                    "{} of {} bytes is over the limit of FlatBuffers",
+                    short_name::<T>(),
+                    bytes.len()
+                );
                 return Err(Status::resource_exhausted(text));
             }
             Ok(bytes.into())

@@ -103,9 +103,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
-        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift => {
-            Err(foreign(short_name::<M>(), codec, KNOWN))
-        }
+        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, KNOWN)),
     }
 }
 
