@@ -11,6 +11,7 @@ mod arena;
 mod encoded;
 mod msgpack;
 mod payload;
+mod raw;
 #[cfg(feature = "proto")]
 mod segments;
 
