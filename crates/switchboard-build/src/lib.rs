@@ -101,6 +101,23 @@
 //! would never end, are `Option`s. A method may be annotated with `(switchboard.spawn)`, `(switchboard.idempotent)` and
 //! `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
 //!
+//! # FlatBuffers
+//!
+//! `.fbs` files with an `rpc_service` are read the same way:
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), switchboard_build::Error> {
+//!     switchboard_build::flatbuffers("fbs/monster.fbs").emit()
+//! }
+//! ```
+//!
+//! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums numbers
+//! with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required` or have
+//! a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or `"bidi"`,
+//! `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and `switchboard_read_only`, once
+//! the file declares those: `attribute "switchboard_spawn";`.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
@@ -110,12 +127,16 @@
 mod builder;
 mod client;
 mod collisions;
+mod cursor;
 mod docs;
 mod error;
+mod flatbuffers;
 mod http_rules;
 mod inlining;
+mod lexer;
 mod lints;
 mod names;
+mod open_enum;
 mod package;
 mod runtime_paths;
 mod schema;
@@ -125,6 +146,7 @@ mod thrift;
 
 pub use builder::Proto;
 pub use error::Error;
+pub use flatbuffers::FlatBuffers;
 pub use thrift::Thrift;
 
 use std::path::Path;
@@ -145,4 +167,10 @@ pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
 #[must_use = "nothing is generated before .emit()"]
 pub fn thrift(file: impl AsRef<Path>) -> Thrift {
     Thrift::default().thrift(file)
+}
+
+/// Starts with one `.fbs` file; more can be added.
+#[must_use = "nothing is generated before .emit()"]
+pub fn flatbuffers(file: impl AsRef<Path>) -> FlatBuffers {
+    FlatBuffers::default().flatbuffers(file)
 }

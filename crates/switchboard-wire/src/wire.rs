@@ -33,11 +33,14 @@ pub enum Codec {
     MsgPack = 4,
     /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
     Thrift = 5,
+    /// A table of FlatBuffers, with the offset to it first.
+    FlatBuffers = 6,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 5] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack, Codec::Thrift];
+    pub const ALL: [Codec; 6] =
+        [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack, Codec::Thrift, Codec::FlatBuffers];
 
     /// The codec with this number.
     #[inline]
@@ -48,6 +51,7 @@ impl Codec {
             3 => Some(Codec::Postcard),
             4 => Some(Codec::MsgPack),
             5 => Some(Codec::Thrift),
+            6 => Some(Codec::FlatBuffers),
             _ => None,
         }
     }
@@ -60,6 +64,7 @@ impl Codec {
             Codec::Postcard => "postcard",
             Codec::MsgPack => "msgpack",
             Codec::Thrift => "thrift",
+            Codec::FlatBuffers => "flatbuffers",
         }
     }
 }

@@ -43,6 +43,7 @@ mod cors;
 pub(crate) mod deflate;
 mod dispatch;
 mod envelopes;
+mod flatbuffers;
 mod health;
 mod jsonrpc;
 mod pages;

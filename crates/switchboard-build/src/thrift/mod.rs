@@ -1,12 +1,11 @@
 //! The front for `.thrift` files: reads them, and generates types and services for every wire.
 //!
-//! Reading order: [`lexer`], [`ast`], [`parser`], [`schema`] (files that include each other), [`types`] (what Rust has
+//! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`types`] (what Rust has
 //! for a type), [`constants`], [`structs`], [`enums`], [`services`], [`package`] (a file of Rust for each namespace).
 
 mod ast;
 mod constants;
 mod enums;
-mod lexer;
 mod package;
 mod parser;
 mod schema;

@@ -68,7 +68,9 @@ pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Byt
             msgpack::write(&mut written, message).map_err(|error| refused(&error))?;
             Ok(written.into())
         }
-        Codec::Postcard | Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::FlatBuffers | Codec::Postcard | Codec::Proto | Codec::Thrift => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }
 
@@ -101,7 +103,9 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
-        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, KNOWN)),
+        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift => {
+            Err(foreign(short_name::<M>(), codec, KNOWN))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     convert::MetadataLimits,
     dispatch::Dispatch,
     envelopes::Envelopes,
+    flatbuffers,
     jsonrpc::{self, JsonRpc},
     pings::Pings,
     refusal, rest,
@@ -248,7 +249,7 @@ impl Front {
         // Clients may insist on the type of content that they sent, with or without a subtype.
         let kind = request.headers().get(CONTENT_TYPE).filter(|kind| is_without_subtype(kind)).cloned();
         let text = Text::take(request.headers_mut());
-        let kind = kind.filter(|_| text.request == text.reply);
+        let kind = kind.filter(|_| text.request == text.reply).or_else(|| flatbuffers::take(&mut request));
         let path = request.uri().path();
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
@@ -289,7 +290,8 @@ impl Front {
     }
 }
 
-/// The response as it goes out; `kind` is the type of content that the caller asked for, if it has no subtype.
+/// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with
+/// another subtype.
 fn finished(
     mut response: Response<ConnectRpcBody>,
     trailers: Option<Arc<Trailers>>,
@@ -304,7 +306,8 @@ fn finished(
     }
     text.mark(response.headers_mut());
     if let Some(kind) = kind
-        && response.headers().get(CONTENT_TYPE).is_some_and(|own| own.as_bytes().starts_with(kind.as_bytes()))
+        && let Some(family) = kind.as_bytes().split(|byte| *byte == b'+').next()
+        && response.headers().get(CONTENT_TYPE).is_some_and(|own| own.as_bytes().starts_with(family))
     {
         response.headers_mut().insert(CONTENT_TYPE, kind);
     }
