@@ -28,36 +28,31 @@ pub fn baidu_input(data: &[u8]) {
     let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
     let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
+    // It is taken at once.
+    let written_max = |_: usize| 0;
     let served = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let mut written = Vec::new();
-        let events = feed(
-            &bytes,
-            steps,
-            kept_max,
-            |_| 0,
-            |input, out| {
-                let event = heard(&mut server, short, input, out)?;
-                // Every call is answered at once, so its place is that of the next.
-                match &event {
-                    Some(ServerEvent::Open { id, head, first: Some(first), compressed, .. }) => {
-                        let attached = head.metadata.attachment().map_or(0, Bytes::len);
-                        assert!(first.len() + attached <= limits.message_bytes_max as usize);
-                        assert!(head.metadata.len() <= limits.metadata_entries_max as usize + 1);
-                        assert!(
-                            encodings.has(head.encoding)
-                                && *compressed == (head.encoding != Encoding::Identity)
-                        );
-                        server.reply(*id, first, out);
-                    }
-                    Some(ServerEvent::Refused { id, status }) => server.end(*id, Err(status), out),
-                    Some(event) => panic!("{event:?}"),
-                    None => {}
+        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = heard(&mut server, short, input, out)?;
+            // Every call is answered at once, so its place is that of the next.
+            match &event {
+                Some(ServerEvent::Open { id, head, first: Some(first), compressed, .. }) => {
+                    let attached = head.metadata.attachment().map_or(0, Bytes::len);
+                    assert!(first.len() + attached <= limits.message_bytes_max as usize);
+                    assert!(head.metadata.len() <= limits.metadata_entries_max as usize + 1);
+                    assert!(
+                        encodings.has(head.encoding) && *compressed == (head.encoding != Encoding::Identity)
+                    );
+                    server.reply(*id, first, out);
                 }
-                written.extend(out.take_all());
-                Ok(event)
-            },
-        );
+                Some(ServerEvent::Refused { id, status }) => server.end(*id, Err(status), out),
+                Some(event) => panic!("{event:?}"),
+                None => {}
+            }
+            written.extend(out.take_all());
+            Ok(event)
+        });
         (events, written)
     };
     let once = served(&[], false);
@@ -65,23 +60,13 @@ pub fn baidu_input(data: &[u8]) {
     assert_eq!(once, served(&steps, true), "the short way differs");
     let called = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        feed(
-            &bytes,
-            steps,
-            kept_max,
-            |_| 0,
-            |input, out| {
-                let event = answered(&mut client, short, input, out)?;
-                if let Some(ClientEvent::Reply { item, .. }) = &event {
-                    assert!(
-                        item.len() <= limits.message_bytes_max as usize,
-                        "a reply of {} bytes",
-                        item.len()
-                    );
-                }
-                Ok(event)
-            },
-        )
+        feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = answered(&mut client, short, input, out)?;
+            if let Some(ClientEvent::Reply { item, .. }) = &event {
+                assert!(item.len() <= limits.message_bytes_max as usize, "a reply of {} bytes", item.len());
+            }
+            Ok(event)
+        })
     };
     let once = called(&[], false);
     assert_eq!(once, called(&steps, false));

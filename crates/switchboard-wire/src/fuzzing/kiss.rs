@@ -36,59 +36,43 @@ pub fn kiss_input(data: &[u8]) {
     let encodings = machines::encodings(&mut choices);
     let bytes = frames(&mut choices);
     let message_max = limits.message_bytes_max as usize;
+    // It is taken at once.
+    let written_max = |_: usize| 0;
     let served = |steps: &[u8]| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let (mut written, mut asked) = (Vec::new(), 0);
-        let events = feed(
-            &bytes,
-            steps,
-            FRAME_MAX,
-            |_| 0,
-            |input, out| {
-                let event = server.recv(input, out)?;
-                match &event {
-                    Some(ServerEvent::Open {
-                        id,
-                        head,
-                        first: Some(first),
-                        compressed: false,
-                        more: false,
-                    }) => {
-                        assert!(first.len() <= message_max && head.metadata.is_empty());
-                        asked += usize::from(!head.oneway);
-                        server.reply(*id, first, out);
-                    }
-                    Some(ServerEvent::Refused { id, status }) => {
-                        asked += 1;
-                        server.end(*id, Err(status), out);
-                    }
-                    Some(ServerEvent::Handled) => asked += 1,
-                    Some(event) => panic!("{event:?}"),
-                    None => {}
+        let events = feed(&bytes, steps, FRAME_MAX, written_max, |input, out| {
+            let event = server.recv(input, out)?;
+            match &event {
+                Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }) => {
+                    assert!(first.len() <= message_max && head.metadata.is_empty());
+                    asked += usize::from(!head.oneway);
+                    server.reply(*id, first, out);
                 }
-                written.extend(out.take_all());
-                Ok(event)
-            },
-        );
+                Some(ServerEvent::Refused { id, status }) => {
+                    asked += 1;
+                    server.end(*id, Err(status), out);
+                }
+                Some(ServerEvent::Handled) => asked += 1,
+                Some(event) => panic!("{event:?}"),
+                None => {}
+            }
+            written.extend(out.take_all());
+            Ok(event)
+        });
         assert!(written.len() <= asked * FRAME_MAX, "{} bytes for {asked} frames", written.len());
         (events, written)
     };
     assert_eq!(served(&[]), served(&steps));
     let called = |steps: &[u8]| {
         let mut client = Client::new(limits);
-        feed(
-            &bytes,
-            steps,
-            FRAME_MAX,
-            |_| 0,
-            |input, out| {
-                let event = client.recv(input, out)?;
-                if let Some(ClientEvent::Reply { item, .. }) = &event {
-                    assert!(item.len() <= message_max, "a reply of {} bytes", item.len());
-                }
-                Ok(event)
-            },
-        )
+        feed(&bytes, steps, FRAME_MAX, written_max, |input, out| {
+            let event = client.recv(input, out)?;
+            if let Some(ClientEvent::Reply { item, .. }) = &event {
+                assert!(item.len() <= message_max, "a reply of {} bytes", item.len());
+            }
+            Ok(event)
+        })
     };
     assert_eq!(called(&[]), called(&steps));
 }
