@@ -84,8 +84,8 @@ fn whole(opened: Opened) -> ServerEvent {
     ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
 }
 
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake. At most
-/// `kept_max` bytes may wait for more.
+/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake. At
+/// most `kept_max` bytes may wait for more.
 pub(super) fn fed<E: std::fmt::Debug>(
     bytes: &[u8],
     steps: &[u8],
