@@ -6,6 +6,7 @@
 mod baidu;
 mod choices;
 mod conversation;
+mod feed;
 mod flatbuffers;
 mod jsonrpc;
 mod kiss;

@@ -1,6 +1,6 @@
 //! The machines of kiss-rpc: against arbitrary bytes, and against one another.
 
-use super::{Choices, baidu::fed, machines};
+use super::{Choices, feed::feed, machines};
 use crate::{
     Code, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
     kiss::{BODY_BYTES_MAX, Client, Compression, MESSAGE_BYTES_MAX, Server},
@@ -39,39 +39,56 @@ pub fn kiss_input(data: &[u8]) {
     let served = |steps: &[u8]| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let (mut written, mut asked) = (Vec::new(), 0);
-        let events = fed(&bytes, steps, FRAME_MAX, |input, out| {
-            let event = server.recv(input, out)?;
-            match &event {
-                Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }) => {
-                    assert!(first.len() <= message_max && head.metadata.is_empty());
-                    asked += usize::from(!head.oneway);
-                    server.reply(*id, first, out);
+        let events = feed(
+            &bytes,
+            steps,
+            FRAME_MAX,
+            |_| 0,
+            |input, out| {
+                let event = server.recv(input, out)?;
+                match &event {
+                    Some(ServerEvent::Open {
+                        id,
+                        head,
+                        first: Some(first),
+                        compressed: false,
+                        more: false,
+                    }) => {
+                        assert!(first.len() <= message_max && head.metadata.is_empty());
+                        asked += usize::from(!head.oneway);
+                        server.reply(*id, first, out);
+                    }
+                    Some(ServerEvent::Refused { id, status }) => {
+                        asked += 1;
+                        server.end(*id, Err(status), out);
+                    }
+                    Some(ServerEvent::Handled) => asked += 1,
+                    Some(event) => panic!("{event:?}"),
+                    None => {}
                 }
-                Some(ServerEvent::Refused { id, status }) => {
-                    asked += 1;
-                    server.end(*id, Err(status), out);
-                }
-                Some(ServerEvent::Handled) => asked += 1,
-                Some(event) => panic!("{event:?}"),
-                None => {}
-            }
-            written.extend(out.take_all());
-            Ok(event)
-        });
+                written.extend(out.take_all());
+                Ok(event)
+            },
+        );
         assert!(written.len() <= asked * FRAME_MAX, "{} bytes for {asked} frames", written.len());
         (events, written)
     };
     assert_eq!(served(&[]), served(&steps));
     let called = |steps: &[u8]| {
         let mut client = Client::new(limits);
-        fed(&bytes, steps, FRAME_MAX, |input, out| {
-            let event = client.recv(input, out)?;
-            if let Some(ClientEvent::Reply { item, .. }) = &event {
-                assert!(item.len() <= message_max, "a reply of {} bytes", item.len());
-            }
-            assert!(out.is_empty(), "a client answers nothing");
-            Ok(event)
-        })
+        feed(
+            &bytes,
+            steps,
+            FRAME_MAX,
+            |_| 0,
+            |input, out| {
+                let event = client.recv(input, out)?;
+                if let Some(ClientEvent::Reply { item, .. }) = &event {
+                    assert!(item.len() <= message_max, "a reply of {} bytes", item.len());
+                }
+                Ok(event)
+            },
+        )
     };
     assert_eq!(called(&[]), called(&steps));
 }

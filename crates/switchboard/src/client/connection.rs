@@ -516,7 +516,8 @@ impl Inner {
         let Inner { fresh, calls, earliest, .. } = self;
         for (id, timeout) in fresh.drain(..) {
             let Some(place) = calls.get_mut(id) else { continue };
-            let deadline = now + timeout;
+            // A time that no clock reaches is none.
+            let Some(deadline) = now.checked_add(timeout) else { continue };
             place.deadline = Some(deadline);
             if earliest.is_none_or(|earliest| deadline < earliest) {
                 *earliest = Some(deadline);
