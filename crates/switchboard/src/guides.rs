@@ -36,7 +36,7 @@ struct Limits;
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 
-#[cfg(all(feature = "http", feature = "macros"))]
+#[cfg(all(feature = "auth", feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]
 struct WiresRpcx;
 

@@ -9,7 +9,7 @@ use crate::{
     Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
     ServiceInfo, Status,
     rpcx::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server},
-    wire::{ClientEvent, ClientWire, Open, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -73,6 +73,7 @@ pub fn rpcx_client_input(data: &[u8]) {
                 Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
                 Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), Some(item), &limits),
                 Some(ClientEvent::End { end: Err(status), .. }) => within(status.metadata(), None, &limits),
+                Some(ClientEvent::Push(push)) => within(&push.metadata, Some(&push.message), &limits),
                 _ => {}
             }
             Ok(event)
@@ -98,7 +99,9 @@ pub fn rpcx_conversation(data: &[u8]) {
     }
     let mut open = Vec::new();
     for id in 0..u32::from(choices.byte() % 8) {
-        let codec = [Codec::Json, Codec::Proto, Codec::MsgPack][usize::from(choices.byte()) % 3];
+        const CODECS: [Codec; 5] =
+            [Codec::Json, Codec::Proto, Codec::MsgPack, Codec::Raw, Codec::ThriftStruct];
+        let codec = CODECS[usize::from(choices.byte()) % CODECS.len()];
         let compressed = choices.one_in(4);
         let encoding = if compressed { Encoding::Gzip } else { Encoding::Identity };
         let milliseconds = choices.one_in(2).then(|| 1 + u64::from(choices.short()));
@@ -139,6 +142,12 @@ pub fn rpcx_conversation(data: &[u8]) {
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
         let (metadata, message) = (choices.metadata(4), Bytes::copy_from_slice(choices.bytes(20)));
+        let pushed = choices.one_in(4).then(|| {
+            let push = Push::new("news.Feed/Flash", message.clone()).with_metadata(choices.metadata(4));
+            server.push(&push, &mut replies);
+            push
+        });
+        let mut told = None;
         let expected = match choices.byte() % 4 {
             0 => {
                 let code = Code::from_number(1 + u16::from(choices.byte() % 16));
@@ -167,6 +176,7 @@ pub fn rpcx_conversation(data: &[u8]) {
             let event = client.recv(&mut to_client, &mut sent).expect("a server of ours").expect("an answer");
             match event {
                 ClientEvent::Pong => {}
+                ClientEvent::Push(push) => told = Some(*push),
                 ClientEvent::Head { id: of, metadata } if of == id => heard = metadata,
                 ClientEvent::Reply { id: of, item, compressed: false } if of == id => end = Some(Ok(item)),
                 ClientEvent::End { id: of, end: Err(status) } if of == id => {
@@ -177,7 +187,7 @@ pub fn rpcx_conversation(data: &[u8]) {
                 event => panic!("{event:?}"),
             }
         }
-        assert_eq!((end, heard), (Some(expected), metadata));
+        assert_eq!((end, heard, told), (Some(expected), metadata, pushed));
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Metadata, Origin, Pushes, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -82,6 +82,8 @@ struct Inner {
     due: Vec<CallId>,
     /// Bytes that a server may send of a stream ahead of its reader.
     window: u32,
+    /// Who reads what nobody asked for.
+    pushes: Option<Pushes>,
     earliest: Option<Instant>,
 }
 
@@ -126,6 +128,7 @@ impl Connection {
             fresh: Vec::new(),
             due: Vec::new(),
             window: limits.stream_window_bytes,
+            pushes: options.pushes.clone(),
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -451,6 +454,11 @@ impl Inner {
                 }
             }
             ClientEvent::GoAway { status } => self.closed = Some(status),
+            ClientEvent::Push(push) => {
+                if let Some(pushes) = &self.pushes {
+                    pushes.put(*push);
+                }
+            }
             ClientEvent::Pong => {}
         }
     }

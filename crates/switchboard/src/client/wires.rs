@@ -28,6 +28,11 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
     /// How messages are written where generated code would write them as `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
+    /// Whether servers may send what nobody asked for.
+    fn hears_pushes(&self) -> bool {
+        false
+    }
+
     /// The machine of a new connection.
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
 }

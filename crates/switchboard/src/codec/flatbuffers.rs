@@ -33,7 +33,9 @@ pub fn encode<T: Serialize + Referred>(message: &T, codec: Codec) -> Result<Byte
             Ok(bytes.into())
         }
         Codec::Json | Codec::MsgPack => serde::encode(message, codec),
-        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Postcard | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }
 
@@ -55,6 +57,8 @@ pub fn decode<T: DeserializeOwned + Referred>(codec: Codec, bytes: Bytes) -> Res
             read(&bytes).map_err(|error| malformed(short_name::<T>(), Codec::FlatBuffers, &error))
         }
         Codec::Json | Codec::MsgPack => serde::decode(codec, bytes),
-        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Postcard | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }

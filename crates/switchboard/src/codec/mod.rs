@@ -12,6 +12,7 @@ mod arena;
 mod encoded;
 mod msgpack;
 mod payload;
+mod raw;
 #[cfg(feature = "proto")]
 mod segments;
 

@@ -63,6 +63,7 @@ pub(super) async fn run(
                     counts: counted,
                     tally: None,
                     connection: next_id(),
+                    pusher: None,
                 };
                 accept(pipe, peer, &shared, &resolved);
             }
