@@ -112,11 +112,11 @@
 //! }
 //! ```
 //!
-//! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums numbers
-//! with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required` or have
-//! a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or `"bidi"`,
-//! `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and `switchboard_read_only`, once
-//! the file declares those: `attribute "switchboard_spawn";`.
+//! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums
+//! numbers with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required`
+//! or have a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or
+//! `"bidi"`, `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and
+//! `switchboard_read_only`, once the file declares those: `attribute "switchboard_spawn";`.
 //!
 //! # Editions
 //!

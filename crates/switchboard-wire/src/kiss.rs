@@ -17,8 +17,8 @@
 //! answers with what the request asked for.
 //!
 //! **Errors** are one bit. A [`Status`](crate::Status) other than success is a response with an empty body and the
-//! lowest bit of `status`; the client makes of it `unknown`, for which nothing says whether the call may be tried again.
-//! So it is with a function that nobody has, where real servers answer nothing at all.
+//! lowest bit of `status`; the client makes of it `unknown`, and nothing says whether the call may be tried again. So
+//! it is with a function that nobody has, where real servers answer nothing at all.
 //!
 //! **A heartbeat** is a frame of function 0, which the server sends back. There are no metadata, deadlines, streams or
 //! words for giving up on a call; a one-way call has the highest bit of `status`, which real peers never set.

@@ -1,7 +1,8 @@
 //! The front for `.thrift` files: reads them, and generates types and services for every wire.
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`types`]
-//! (what Rust has for a type), [`constants`], [`structs`], [`enums`], [`services`], [`package`] (a file of Rust for each namespace).
+//! (what Rust has for a type), [`constants`], [`structs`], [`enums`], [`services`], [`package`] (a
+//! file of Rust for each namespace).
 
 mod ast;
 mod constants;

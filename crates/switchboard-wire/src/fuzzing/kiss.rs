@@ -96,7 +96,7 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
         };
         let len = if choices.one_in(32) { choices.short() } else { body.len() as u16 };
         bytes.extend_from_slice(&[0xFF, 0xFF, 20, 1]);
-        bytes.push(if is_packed { 0xF0 } else { 0 } | choices.byte() % 4);
+        bytes.push(if is_packed { 0xF0 } else { 0 } | (choices.byte() % 4));
         bytes.extend_from_slice(&[[0, 2, 4, 5][usize::from(choices.byte()) % 4]]);
         bytes.extend_from_slice(&[[0, 1, 0x20, 0x80][usize::from(choices.byte()) % 4], 0, 0]);
         let function: u64 = if choices.one_in(4) { u64::from(choices.byte()) } else { 7 };

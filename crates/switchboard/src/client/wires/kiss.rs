@@ -2,9 +2,9 @@
 //!
 //! | option | values | |
 //! | --- | --- | --- |
-//! | `function` | `package.Service/Method:NUMBER` | the number of a method there; one for each that is called |
-//! | `snappy` | `none` (default), `dynamic`, `forced` | when requests and replies are compressed: dynamic is from 200 bytes on |
-//! | `heartbeats` | `false` (default), `true` | ask for signs of life, which servers from before the end of 2017 do not give |
+//! | `function` | `package.Service/Method:NUMBER` | the number of a method, for each that is called |
+//! | `snappy` | `none` (default), `dynamic`, `forced` | of requests and replies; dynamic from 200 bytes on |
+//! | `heartbeats` | `false` (default), `true` | ask for signs of life; old servers give none |
 
 use super::Foreign;
 use crate::{Codec, Limits};
