@@ -20,6 +20,7 @@ mod permit;
 mod rate;
 mod results;
 mod settings;
+mod told;
 mod wires;
 
 pub use access::{Network, Rule};
@@ -31,6 +32,7 @@ pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
+pub(crate) use told::{ASKED, TOLD};
 pub(crate) use wires::Wires;
 
 use crate::{

@@ -170,6 +170,11 @@ impl Queue {
         self.line_up(tenant, share, level.unwrap_or(NORMAL))
     }
 
+    /// Calls that wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
     fn line_up(&self, tenant: u64, share: u32, level: usize) -> Result<Entered<'_>> {
         let mut state = self.lock();
         let load = self.limiter.load();
