@@ -8,6 +8,10 @@ struct Auth;
 #[doc = include_str!("../../../docs/balancing.md")]
 struct Balancing;
 
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/calls.md")]
+struct Calls;
+
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/compression.md")]
 struct Compression;
@@ -35,6 +39,10 @@ struct Limits;
 #[cfg(all(feature = "http", feature = "otlp"))]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
+
+#[cfg(all(feature = "http", feature = "tls"))]
+#[doc = include_str!("../../../docs/tls.md")]
+struct Tls;
 
 #[cfg(all(feature = "auth", feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]

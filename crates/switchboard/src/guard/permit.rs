@@ -1,8 +1,8 @@
 //! What a call holds while it runs, given back however it ends.
 
-use super::{Chain, concurrency::Timed};
+use super::{Chain, concurrency::Timed, fair::Place};
 use crate::{
-    Reply, Result,
+    Metadata, Reply, Result,
     call::ReplyBody,
     compression::Message,
     stream::{Items, Passing},
@@ -27,11 +27,13 @@ struct Held<C: std::borrow::Borrow<Arc<Chain>>> {
     entered: u16,
     /// When the call began, if anybody wants to know how long it took.
     began: Option<Instant>,
+    /// Whose place in the first limit it is, if that was noted.
+    tenant: Option<u64>,
 }
 
 impl<'a> Permit<'a> {
     pub(super) fn new(chain: &'a Arc<Chain>, method: u16) -> Permit<'a> {
-        Permit { held: Some(Held { chain, method, entered: 0, began: None }) }
+        Permit { held: Some(Held { chain, method, entered: 0, began: None, tenant: None }) }
     }
 
     /// Takes a place in every limit that has not been entered, or in none.
@@ -50,10 +52,11 @@ impl<'a> Permit<'a> {
     }
 
     /// Notes the place that the call got in the first limit, perhaps after a while.
-    pub(super) fn entered(&mut self, timed: bool) {
+    pub(super) fn entered(&mut self, place: Place) {
         if let Some(held) = &mut self.held {
             held.entered = 1;
-            held.began = timed.then(crate::clock::now);
+            held.began = place.timed.then(crate::clock::now);
+            held.tenant = place.tenant;
         }
     }
 
@@ -82,7 +85,13 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
     fn owned(mut self) -> Held<Arc<Chain>> {
         // What is taken here is not given back by the drop of `self`.
         let entered = std::mem::take(&mut self.entered);
-        Held { chain: self.chain.borrow().clone(), method: self.method, entered, began: self.began.take() }
+        Held {
+            chain: self.chain.borrow().clone(),
+            method: self.method,
+            entered,
+            began: self.began.take(),
+            tenant: self.tenant,
+        }
     }
 
     #[inline]
@@ -99,7 +108,7 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
             limiter.leave(sample);
         }
         if let Some(queue) = &chain.queue {
-            queue.released();
+            queue.released(self.tenant);
         }
     }
 }
