@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::interop::server_command;
 use crate::peers::Peer;
 use crate::process::{self, Failure, Server};
 use crate::steps::{Outcome, Run};
@@ -151,6 +152,7 @@ pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
         command
             .args(["-B", "-m", "unittest", "--verbose", "test_client", "test_server"])
             .current_dir(run.workspace.root.join("interop/thrift/python"))
+            .env("SWITCHBOARD_BIN", server_command(run)?)
             .env("THRIFT_SERVER", server)
             .env("THRIFT_CLIENT", client);
         process::run_within(SUITE_LIMIT, &mut command)

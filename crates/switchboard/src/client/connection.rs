@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Metadata, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -113,6 +113,8 @@ impl Connection {
         };
         let mut out = Outbox::new();
         wire.greet(&mut out);
+        // Of those that begin with a call.
+        let silent = out.is_empty();
         let wakes = Arc::new(Wakes::default());
         let inner = Inner {
             wire,
@@ -149,6 +151,7 @@ impl Connection {
             wake: Vec::new(),
             last_read: now,
             talk: Talk::default(),
+            unused: silent.then(|| Box::pin(tokio::time::sleep(ending::UNUSED_MAX))),
             pinged: None,
             alarm: None,
             sleep: None,
@@ -572,6 +575,8 @@ pub(super) struct Task {
     wake: Vec<Waker>,
     last_read: Instant,
     talk: Talk,
+    /// Ends once the connection has waited long enough for something to be said.
+    unused: Option<Pin<Box<Sleep>>>,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -579,6 +584,9 @@ pub(super) struct Task {
 
 impl Task {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if let Some(end) = self.give_back(cx) {
+            return Poll::Ready(end);
+        }
         let mut reads = 0;
         loop {
             if let Some(end) = self.prepare(cx) {
@@ -765,12 +773,6 @@ impl Task {
         }
         true
     }
-
-    fn lost(&self, why: &str) -> Status {
-        Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
-            .with_origin(Origin::Path)
-            .with_retry(Retry::IfIdempotent)
-    }
 }
 
 impl Future for Task {
@@ -788,12 +790,5 @@ impl Future for Task {
             }
             this.talk.ended(this.last_read, end)
         })
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        // The runtime that drove the connection has ended, or the connection has.
-        close(&self.connection, &self.lost("its runtime has ended"));
     }
 }
