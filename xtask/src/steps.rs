@@ -168,6 +168,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-kiss",
+        about: "kiss-rpc and FlatBuffers in gRPC with Python programs that were written from the document, both directions",
+        check: |run| suites::kiss(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),

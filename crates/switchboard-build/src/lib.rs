@@ -104,6 +104,23 @@
 //! Programs that read `.thrift` files while they run find what they declare in [`interface`]; without the feature
 //! `codegen` that is all there is here.
 //!
+//! # FlatBuffers
+//!
+//! `.fbs` files with an `rpc_service` are read the same way:
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), switchboard_build::Error> {
+//!     switchboard_build::flatbuffers("fbs/monster.fbs").emit()
+//! }
+//! ```
+//!
+//! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums numbers
+//! with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required` or have
+//! a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or `"bidi"`,
+//! `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and `switchboard_read_only`, once
+//! the file declares those: `attribute "switchboard_spawn";`.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
@@ -116,17 +133,23 @@ mod builder;
 mod client;
 #[cfg(feature = "codegen")]
 mod collisions;
+mod cursor;
 #[cfg(feature = "codegen")]
 mod docs;
 mod error;
 #[cfg(feature = "codegen")]
+mod flatbuffers;
+#[cfg(feature = "codegen")]
 mod http_rules;
 #[cfg(feature = "codegen")]
 mod inlining;
+mod lexer;
 #[cfg(feature = "codegen")]
 mod lints;
 #[cfg(feature = "codegen")]
 mod names;
+#[cfg(feature = "codegen")]
+mod open_enum;
 #[cfg(feature = "codegen")]
 mod package;
 #[cfg(feature = "codegen")]
@@ -142,6 +165,8 @@ mod thrift;
 #[cfg(feature = "codegen")]
 pub use builder::Proto;
 pub use error::Error;
+#[cfg(feature = "codegen")]
+pub use flatbuffers::FlatBuffers;
 #[cfg(feature = "codegen")]
 pub use thrift::Thrift;
 pub use thrift::interface;
@@ -168,4 +193,11 @@ pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
 #[must_use = "nothing is generated before .emit()"]
 pub fn thrift(file: impl AsRef<Path>) -> Thrift {
     Thrift::default().thrift(file)
+}
+
+/// Starts with one `.fbs` file; more can be added.
+#[cfg(feature = "codegen")]
+#[must_use = "nothing is generated before .emit()"]
+pub fn flatbuffers(file: impl AsRef<Path>) -> FlatBuffers {
+    FlatBuffers::default().flatbuffers(file)
 }

@@ -36,10 +36,14 @@ struct Limits;
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 
-#[cfg(all(feature = "http", feature = "macros"))]
+#[cfg(all(feature = "auth", feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]
 struct WiresRpcx;
 
 #[cfg(all(feature = "macros", feature = "http"))]
 #[doc = include_str!("../../../docs/wires/brpc.md")]
 struct WiresBrpc;
+
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/wires/kiss-rpc.md")]
+struct WiresKissRpc;

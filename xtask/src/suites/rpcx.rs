@@ -12,12 +12,27 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     let own = built_of(run, "interop-rpcx", "interop-rpcx")?;
     let (ours, theirs) = (Socket::new("ours"), Socket::new("theirs"));
 
+    let certificate = Folder::new()?;
+    let secure = |program: &Path| {
+        let mut command = Command::new(program);
+        command.env("RPCX_PEER_TLS", &certificate.0);
+        command
+    };
+    process::run(Command::new(peer).arg("certificate").arg(&certificate.0))?;
+
     let server =
         Server::start(Command::new(&own).args(["serve", "tcp://127.0.0.1:0", &ours.named("unix:")]))?;
     let networks = ["tcp", "http", "ws"].map(|network| format!("{network}@127.0.0.1:{}", server.port));
     let mut command = Command::new(peer);
     command.arg("client").args(networks).arg(ours.named("unix@"));
     process::run_within(CASE_LIMIT, &mut command)?;
+    drop(server);
+
+    let folder = certificate.0.display();
+    let tls = format!("tls://127.0.0.1:0?cert={folder}/cert.pem&key={folder}/key.pem");
+    let server = Server::start(Command::new(&own).args(["serve", &tls]))?;
+    let networks = ["tcp", "http", "wss"].map(|network| format!("tls+{network}@127.0.0.1:{}", server.port));
+    process::run_within(CASE_LIMIT, secure(peer).arg("client").args(networks))?;
     drop(server);
 
     // The last address is the one whose port is read.
@@ -28,7 +43,29 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     by_hand(run, &tcp)?;
     let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
     let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
-    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))?;
+    let server = Server::start(secure(peer).args(["server", "tls+tcp@127.0.0.1:0"]))?;
+    let tls = format!("tls://127.0.0.1:{}?ca={folder}/cert.pem", server.port);
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tls]))
+}
+
+/// A folder of its own, until it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, Failure> {
+        let folder = std::env::temp_dir().join(format!("rpcx-{}-tls", std::process::id()));
+        let failed = |error| Failure::new(format!("{}: {error}", folder.display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is in the folder for what is left.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// What people type, to the server at `tcp`.

@@ -1,8 +1,8 @@
 //! The front for `.thrift` files: reads them, and generates types and services for every wire.
 //!
-//! Reading order: [`lexer`], [`ast`], [`parser`], [`schema`] (files that include each other), [`interface`] (what they
-//! declare, for programs); then what generates code: `types` (what Rust has for a type), `constants`, `structs`, `enums`,
-//! `services`, `package` (a file of Rust for each namespace), `emit` (files in and out).
+//! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other),
+//! [`interface`] (what they declare, for programs); then what generates code: `types` (what Rust has for a type),
+//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace), `emit` (files in and out).
 #![cfg_attr(
     not(feature = "codegen"),
     allow(dead_code, reason = "generated code alone says all that a file does")
@@ -16,7 +16,6 @@ mod emit;
 #[cfg(feature = "codegen")]
 mod enums;
 pub mod interface;
-mod lexer;
 #[cfg(feature = "codegen")]
 mod package;
 mod parser;

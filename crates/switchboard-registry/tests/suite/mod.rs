@@ -4,7 +4,7 @@
 #[cfg(any(feature = "kubernetes", feature = "nacos"))]
 pub(crate) mod http;
 pub(crate) mod process;
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "mdns", feature = "redis"))]
 pub(crate) mod rpcx;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};

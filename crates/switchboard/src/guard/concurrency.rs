@@ -305,6 +305,25 @@ mod tests {
     }
 
     #[test]
+    fn bounds_may_contradict_each_other() {
+        let (auto, gradient) = (AutoLimit::default(), GradientLimit::default());
+        for concurrency in [
+            Concurrency::Auto(AutoLimit { most: 2, ..auto }),
+            Concurrency::Gradient(GradientLimit { most: 2, ..gradient }),
+        ] {
+            let limiter = Limiter::new("server".into(), &concurrency);
+            let mut now = limiter.began;
+            for _ in 0..10_000 {
+                let timed = limiter.enter().unwrap();
+                now += Duration::from_millis(1);
+                let sample = Timed { began: now - Duration::from_millis(1), ended: now, outcome: Some(true) };
+                limiter.leave(timed.then_some(sample));
+            }
+            assert!((1..=2).contains(&limiter.stats().limit), "{:?}", limiter.stats());
+        }
+    }
+
+    #[test]
     fn calls_that_are_cut_for_their_time_lower_an_adaptive_limit() {
         let limiter = Limiter::new("server".into(), &Concurrency::auto());
         let first = limiter.stats().limit;

@@ -1,7 +1,12 @@
 //! What a call holds while it runs, given back however it ends.
 
 use super::{Chain, concurrency::Timed};
-use crate::{Metadata, Reply, Result, call::ReplyBody, compression::Message, stream::Items};
+use crate::{
+    Reply, Result,
+    call::ReplyBody,
+    compression::Message,
+    stream::{Items, Passing},
+};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -114,8 +119,12 @@ struct Guarded {
     held: Option<Held<Arc<Chain>>>,
 }
 
-impl Items for Guarded {
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+impl Passing for Guarded {
+    fn items(&self) -> &dyn Items {
+        &*self.items
+    }
+
+    fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         let item = this.items.as_mut().poll_next(cx);
         if let Poll::Ready(None | Some(Err(_))) = &item
@@ -124,17 +133,5 @@ impl Items for Guarded {
             held.end(matches!(item, Poll::Ready(None)));
         }
         item
-    }
-
-    fn held(&self) -> usize {
-        self.items.held()
-    }
-
-    fn head(&self) -> Metadata {
-        self.items.head()
-    }
-
-    fn trailers(&self) -> Metadata {
-        self.items.trailers()
     }
 }

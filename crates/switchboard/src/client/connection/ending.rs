@@ -4,8 +4,9 @@ use super::{Connection, Task};
 use crate::{Origin, Retry, Status};
 use std::{
     future::Future,
+    pin::Pin,
     sync::atomic::Ordering,
-    task::Context,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -96,6 +97,24 @@ impl Task {
         Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
             .with_origin(Origin::Path)
             .with_retry(Retry::IfIdempotent)
+    }
+}
+
+impl Future for Task {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let this = self.get_mut();
+        this.turn(cx).map(|end| {
+            // TLS and WebSockets say that they end. One try: nobody waits for the answer.
+            let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
+            close(&this.connection, &end);
+            // Calls whose deadline passed in this very turn.
+            for waker in this.wake.drain(..) {
+                waker.wake();
+            }
+            this.talk.ended(this.last_read, end)
+        })
     }
 }
 
