@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other),
 //! [`interface`] (what they declare, for programs); then what generates code: `types` (what Rust has for a type),
-//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace), `emit` (files in and out).
+//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace), `emit` (files in and
+//! out).
 #![cfg_attr(
     not(feature = "codegen"),
     allow(dead_code, reason = "generated code alone says all that a file does")

@@ -12,8 +12,8 @@ use std::{
 
 /// A server that closes a connection on which nobody has said anything, and does so earlier, is not there.
 const UNUSED: Duration = Duration::from_secs(1);
-/// So long a connection stays open on which nobody has said anything: a server that knows wires by their first bytes,
-/// as ours does for 5 seconds unless it is told otherwise (`sniff_timeout`), closes it, and a call that is sent just then
+/// So long a connection stays open on which nobody has said anything: a server that knows wires by their first bytes
+/// closes it, ours after 5 seconds unless it is told otherwise (`sniff_timeout`), and a call that is sent just then
 /// would be lost.
 pub(super) const UNUSED_MAX: Duration = Duration::from_secs(4);
 
