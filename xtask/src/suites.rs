@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::interop::server_command;
 use crate::peers::Peer;
 use crate::process::{self, Failure, Server};
 use crate::steps::{Outcome, Run};
@@ -170,6 +171,7 @@ fn python_cases(
         .args(["-B", "-m", "unittest", "--verbose"])
         .args(modules)
         .current_dir(run.workspace.root.join("interop").join(name).join("python"))
+        .env("SWITCHBOARD_BIN", server_command(run)?)
         .env(variable("SERVER"), server)
         .env(variable("CLIENT"), client);
     process::run_within(SUITE_LIMIT, &mut command)
