@@ -2,7 +2,7 @@
 
 use super::{Chain, concurrency::Timed, fair::Place};
 use crate::{
-    Metadata, Reply, Result,
+    Reply, Result,
     call::ReplyBody,
     compression::Message,
     stream::{Items, Passing},
