@@ -3,6 +3,8 @@
 
 #[cfg(any(feature = "kubernetes", feature = "nacos"))]
 pub(crate) mod http;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub(crate) mod local;
 pub(crate) mod process;
 #[cfg(any(feature = "etcd", feature = "mdns", feature = "redis"))]
 pub(crate) mod rpcx;
@@ -264,7 +266,8 @@ async fn down_and_back(rig: &mut impl Rig) {
     assert_eq!(without.state().known, Known::Nothing);
     assert_eq!(ids(&without), "");
 
-    // Longer than leases last: with or without them in its memory, the registry is back as it was soon.
+    // Longer than leases last, which nobody is there to tell of but the clock: with or without them in its memory, the
+    // registry is back as it was soon.
     sleep(rig.ttl()).await;
     rig.start().await;
     for watch in [&mut watch, &mut from_disk, &mut without.clone()] {
