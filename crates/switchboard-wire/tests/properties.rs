@@ -43,6 +43,11 @@ fn what_one_machine_of_baidu_std_says_the_other_hears() {
 }
 
 #[test]
+fn baidu_streams() {
+    check(fuzzing::baidu_streams);
+}
+
+#[test]
 fn jsonrpc_takes_any_bytes() {
     check(fuzzing::jsonrpc_input);
 }

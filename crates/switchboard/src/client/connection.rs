@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Kind, Metadata, Origin, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -114,6 +114,7 @@ impl Connection {
         let mut out = Outbox::new();
         wire.greet(&mut out);
         let wakes = Arc::new(Wakes::default());
+        let window = wire.receive_window(limits.stream_window_bytes);
         let inner = Inner {
             wire,
             out,
@@ -125,7 +126,7 @@ impl Connection {
             settling: None,
             fresh: Vec::new(),
             due: Vec::new(),
-            window: limits.stream_window_bytes,
+            window,
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -350,6 +351,9 @@ impl Inner {
         })?;
         self.methods.push(method);
         self.wire.method(number, method.path, method.schema(), &mut self.out);
+        if method.kind() != Kind::Unary {
+            self.wire.streams(number);
+        }
         Ok(number)
     }
 
