@@ -15,7 +15,7 @@ mod rpcx;
 mod thrift;
 mod websocket;
 
-pub use baidu::{baidu_conversation, baidu_input};
+pub use baidu::{baidu_conversation, baidu_input, baidu_streams};
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use flatbuffers::flatbuffers_message;

@@ -433,6 +433,12 @@ pub trait ServerWire: Send {
     /// Sends a message that the peer did not ask for, if the wire [has a place](Self::pushes) for it.
     fn push(&mut self, _push: &Push, _out: &mut Outbox) {}
 
+    /// Bytes of a stream that a peer may send ahead of its reader, where peers are told so many: more on a wire that
+    /// tells them nothing, and whose peers keep a window of their own.
+    fn receive_window(&self, told: u32) -> u32 {
+        told
+    }
+
     /// Bytes of answers that wait in the machine and not in the outbox; they count as if they were there. They must
     /// be on their way out without further input.
     #[inline]

@@ -48,6 +48,11 @@ fn messages_of_flatbuffers_are_read_as_they_are_written() {
 }
 
 #[test]
+fn baidu_streams() {
+    check(fuzzing::baidu_streams);
+}
+
+#[test]
 fn jsonrpc_takes_any_bytes() {
     check(fuzzing::jsonrpc_input);
 }

@@ -19,9 +19,11 @@
 //! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a pause as `grpc-retry-pushback-ms`.
 
 use super::{
-    fields, frame,
+    fields,
+    frame::{self, Payload},
     meta::{Meta, put_user_field},
     proto::{self, Fields},
+    stream::StreamMeta,
 };
 use crate::{Code, Detail, Limits, Metadata, Origin, Outbox, Retry, Status, base64};
 use bytes::{Bytes, BytesMut};
@@ -84,14 +86,15 @@ pub(super) fn bad_request(text: impl Into<String>) -> Status {
     Status::invalid_argument(text)
 }
 
-/// Writes the answer of a call that failed: a frame without message and attachment.
-pub(super) fn put(correlation_id: u64, status: &Status, out: &mut Outbox) {
-    frame::put(out, &[], |meta| {
-        let mut response = BytesMut::with_capacity(16 + status.message().len());
-        // As 64 bits, or a negative number would be another one.
-        proto::put_number(&mut response, 1, i64::from(error_code(status)) as u64);
-        proto::put_bytes(&mut response, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
-        proto::put_bytes(meta, 2, &response);
+/// Writes the answer of a call that failed, a frame without message and attachment, inside a frame of a stream if there
+/// is one.
+pub(super) fn put(correlation_id: u64, status: &Status, inside: Option<&StreamMeta>, out: &mut Outbox) {
+    frame::put(out, inside, &Payload::default(), |meta| {
+        proto::put_message(meta, 2, |response| {
+            // As 64 bits, or a negative number would be another one.
+            proto::put_number(response, 1, i64::from(error_code(status)) as u64);
+            proto::put_bytes(response, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
+        });
         proto::put_number(meta, 4, correlation_id);
         put_user_field(meta, GRPC_STATUS, status.code().number().to_string().as_bytes());
         if let Retry::After(pause) = status.retry() {

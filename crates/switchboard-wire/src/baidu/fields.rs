@@ -70,7 +70,11 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Metadata, Status> {
 
 /// Appends metadata as user fields.
 pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
-    for (name, value) in metadata.iter().filter(|(name, _)| *name != ERROR_CODE) {
+    put_all_but(into, metadata, &[]);
+}
+
+fn put_all_but(into: &mut BytesMut, metadata: &Metadata, own: &[&str]) {
+    for (name, value) in metadata.iter().filter(|(name, _)| *name != ERROR_CODE && !own.contains(name)) {
         match name.ends_with("-bin") {
             true => put_user_field(into, name, base64::encode(value).as_bytes()),
             false => put_user_field(into, name, value),
@@ -81,28 +85,26 @@ pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
 /// Appends the request of a call, whose service and method are the fields `named`, and the user fields.
 pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, metadata: &Metadata) {
     let number = |name| metadata.text(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0) as u64;
-    if metadata.is_empty() && timeout_ms == 0 {
-        return proto::put_bytes(into, 1, named);
+    proto::put_message(into, 1, |request| {
+        request.extend_from_slice(named);
+        if !metadata.is_empty() {
+            for (field, name) in (3..).zip([LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID]) {
+                put_nonzero(request, field, number(name));
+            }
+            if let Some(id) = metadata.text(REQUEST_ID) {
+                proto::put_bytes(request, 7, id.as_bytes());
+            }
+        }
+        put_nonzero(request, 8, timeout_ms);
+    });
+    if metadata.is_empty() {
+        return;
     }
-    let mut request = BytesMut::with_capacity(named.len() + 16);
-    request.extend_from_slice(named);
-    for (field, name) in (3..).zip([LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID]) {
-        put_nonzero(&mut request, field, number(name));
-    }
-    if let Some(id) = metadata.text(REQUEST_ID) {
-        proto::put_bytes(&mut request, 7, id.as_bytes());
-    }
-    put_nonzero(&mut request, 8, timeout_ms);
-    proto::put_bytes(into, 1, &request);
     let credentials = metadata.value(AUTHENTICATION_BIN).or_else(|| metadata.value(AUTHENTICATION));
     if let Some(credentials) = credentials {
         proto::put_bytes(into, 7, credentials);
     }
-    if !metadata.is_empty() {
-        let mut rest = metadata.clone();
-        OWN.iter().for_each(|own| rest.remove(own));
-        put(into, &rest);
-    }
+    put_all_but(into, metadata, &OWN);
 }
 
 /// What the credentials of a connection add to each of its calls.

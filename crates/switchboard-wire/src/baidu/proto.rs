@@ -98,6 +98,25 @@ pub(super) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
     into.put_slice(bytes);
 }
 
+/// Appends a message that `write` appends the fields of.
+#[inline]
+pub(super) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&mut BytesMut)) {
+    put_varint(into, u64::from(field) << 3 | 2);
+    let at = into.len();
+    // Most are so short that their length is one byte.
+    into.put_u8(0);
+    write(into);
+    let len = into.len() - at - 1;
+    if len < 0x80 {
+        into[at] = len as u8;
+    } else {
+        let message = into[at + 1..].to_vec();
+        into.truncate(at);
+        put_varint(into, len as u64);
+        into.extend_from_slice(&message);
+    }
+}
+
 #[inline]
 fn put_varint(into: &mut BytesMut, mut value: u64) {
     while value >= 0x80 {
@@ -117,11 +136,15 @@ mod tests {
         put_number(&mut bytes, 4, u64::MAX);
         put_bytes(&mut bytes, 300, b"abc");
         put_number(&mut bytes, 1, 0);
+        put_message(&mut bytes, 2, |into| put_number(into, 1, 5));
+        put_message(&mut bytes, 2, |into| into.extend_from_slice(&[7; 300]));
         bytes.extend_from_slice(&[0x0D, 1, 2, 3, 4, 0x09, 1, 2, 3, 4, 5, 6, 7, 8]);
         let mut fields = Fields(&bytes);
         assert_eq!(fields.next(), Ok(Some((4, Value::Varint(u64::MAX)))));
         assert_eq!(fields.next(), Ok(Some((300, Value::Bytes(b"abc")))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Varint(0)))));
+        assert_eq!(fields.next(), Ok(Some((2, Value::Bytes(&[8, 5])))));
+        assert_eq!(fields.next(), Ok(Some((2, Value::Bytes(&[7; 300])))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Fixed))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Fixed))));
         assert_eq!(fields.next(), Ok(None));

@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Pushes, Result, Retry, Status,
+    Code, Codec, Kind, Metadata, Pushes, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -118,6 +118,7 @@ impl Connection {
         // Of those that begin with a call.
         let silent = out.is_empty();
         let wakes = Arc::new(Wakes::default());
+        let window = wire.receive_window(limits.stream_window_bytes);
         let inner = Inner {
             wire,
             out,
@@ -129,7 +130,7 @@ impl Connection {
             settling: None,
             fresh: Vec::new(),
             due: Vec::new(),
-            window: limits.stream_window_bytes,
+            window,
             pushes: options.pushes.clone(),
             earliest: None,
         };
@@ -356,6 +357,9 @@ impl Inner {
         })?;
         self.methods.push(method);
         self.wire.method(number, method.path, method.schema(), &mut self.out);
+        if method.kind() != Kind::Unary {
+            self.wire.streams(number);
+        }
         Ok(number)
     }
 

@@ -153,13 +153,15 @@ impl<W: ServerWire> Connection<W> {
             Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };
+        let mut limits = settings.wire();
+        limits.stream_window_bytes = wire.receive_window(limits.stream_window_bytes);
         // What the sniffer read.
         shared.metrics.received(shard, counted.1, input.len());
         Connection {
             io,
             wire,
             peer: Arc::new(peer),
-            limits: settings.wire(),
+            limits,
             shard,
             counted,
             tally: Tally::default(),

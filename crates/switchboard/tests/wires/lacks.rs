@@ -35,11 +35,6 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
-    (
-        &BAIDU_STD,
-        &[Lack::RequestStreams, Lack::ReplyStreams, Lack::StreamsBothWays],
-        "a request is one message and so is its response; streams are frames of another kind",
-    ),
     (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
     (
         &RPCX,
