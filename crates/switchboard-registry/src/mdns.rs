@@ -10,13 +10,14 @@ use records::Told;
 use responder::{Held as Kept, Link};
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     net::{Ipv4Addr, SocketAddrV4},
     sync::Arc,
     time::Duration,
 };
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 /// said. Only what fits into one datagram is taken, [`INSTANCE_BYTES_MAX`]. Whoever can send to the group can say what
 /// it likes: use it where all machines are your own. `confirm_after` has to be a second at least, or zero.
 pub struct Mdns {
-    discovery: Discovery<Network>,
+    discovery: Discovery,
 }
 
 /// The most bytes of an encoded instance.
@@ -68,16 +69,8 @@ impl Mdns {
 }
 
 impl Registry for Mdns {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -96,7 +89,7 @@ struct Network {
 }
 
 impl Network {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let failed = |error: std::io::Error| {
             Status::unavailable(format!("{}: {error}", self.name)).with_retry(Retry::Safe)
         };
@@ -175,11 +168,8 @@ impl Backend for Network {
         &self.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

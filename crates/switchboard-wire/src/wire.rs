@@ -33,6 +33,8 @@ pub enum Codec {
     MsgPack = 4,
     /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
     Thrift = 5,
+    /// A table of FlatBuffers, with the offset to it first.
+    FlatBuffers = 6,
     /// Bytes that only the application reads: the one argument of a method and its result, or a protobuf message.
     Raw = 7,
     /// A struct of Apache Thrift on its own, in its binary protocol: the one argument of a method, and its result.
@@ -42,12 +44,13 @@ pub enum Codec {
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 7] = [
+    pub const ALL: [Codec; 8] = [
         Codec::Proto,
         Codec::Json,
         Codec::Postcard,
         Codec::MsgPack,
         Codec::Thrift,
+        Codec::FlatBuffers,
         Codec::Raw,
         Codec::ThriftStruct,
     ];
@@ -61,6 +64,7 @@ impl Codec {
             3 => Some(Codec::Postcard),
             4 => Some(Codec::MsgPack),
             5 => Some(Codec::Thrift),
+            6 => Some(Codec::FlatBuffers),
             7 => Some(Codec::Raw),
             8 => Some(Codec::ThriftStruct),
             _ => None,
@@ -75,6 +79,7 @@ impl Codec {
             Codec::Postcard => "postcard",
             Codec::MsgPack => "msgpack",
             Codec::Thrift => "thrift",
+            Codec::FlatBuffers => "flatbuffers",
             Codec::Raw => "raw",
             Codec::ThriftStruct => "thrift_struct",
         }

@@ -110,7 +110,7 @@ macro_rules! include_proto {
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {
-    pub use crate::codec::thrift;
+    pub use crate::codec::{flatbuffers, thrift};
     #[cfg(feature = "proto")]
     pub use buffa;
     #[cfg(feature = "proto")]

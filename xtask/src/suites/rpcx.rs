@@ -1,6 +1,7 @@
 //! rpcx in both directions, over each network that it has in common with us.
 
 use super::{CASE_LIMIT, built_of};
+use crate::interop::server_command;
 use crate::process::{self, Failure, Server};
 use crate::steps::Run;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     let server = Server::start(Command::new(peer).arg("server").args(addresses))?;
     let tcp = format!("tcp://127.0.0.1:{}", server.port);
     process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))?;
+    by_hand(run, &tcp)?;
     let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
     let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
     process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))?;
@@ -63,6 +65,31 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be removed is in the system's folder for such files.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What people type, to the server at `tcp`.
+fn by_hand(run: &Run<'_>, tcp: &str) -> Result<(), Failure> {
+    let program = server_command(run)?;
+    let proto = run.workspace.root.join("interop/rpcx/proto/echo.proto");
+    let call = |arguments: &[&str]| {
+        let command = &mut Command::new(&program);
+        process::output(command.args(["call", tcp, "--wire", "rpcx", "--compact"]).args(arguments))
+    };
+    let shout = ["interop.v1.Echo/Shout", "--proto", &proto.display().to_string(), "-d", r#"{"text":"hi"}"#];
+    for (arguments, expected) in [
+        (&["Arith/Mul", "--raw", "unary", "-d", r#"{"A":6,"B":7}"#][..], "{\"C\":42}\n"),
+        (&["Arith/Note", "--raw", "unary", "-d", "{}", "--oneway"], ""),
+        (&shout, "{\"text\":\"HI\"}\n"),
+    ] {
+        let answer = call(arguments)?;
+        if answer != expected {
+            return Err(Failure::new(format!("{arguments:?}: {answer:?} and not {expected:?}")));
+        }
+    }
+    match call(&["Arith/Div", "--raw", "unary", "-d", r#"{"A":1,"B":0}"#]) {
+        Err(failure) if failure.to_string().contains("divide by zero") => Ok(()),
+        other => Err(Failure::new(format!("a division by zero: {other:?}"))),
     }
 }
 

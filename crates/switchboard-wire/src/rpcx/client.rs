@@ -146,8 +146,12 @@ impl ClientWire for Client {
         "rpcx"
     }
 
+    /// Asks for the network `http`, or says what the connection is with a heartbeat: servers that know wires by their
+    /// first bytes do not wait for ever.
     fn greet(&mut self, out: &mut Outbox) {
-        if !self.connect.is_done() {
+        if self.connect.is_done() {
+            self.ping(out);
+        } else {
             self.connect.ask(out);
         }
     }

@@ -502,6 +502,14 @@ fn connect_is_answered_whatever_its_line_ends_and_split() {
 }
 
 #[test]
+fn client_begins_with_a_heartbeat() {
+    let (mut side, mut peer) = (client(), server(Limits::default()));
+    side.machine.greet(&mut side.out);
+    assert!(peer.next(&side.out.take_all()).is_none());
+    assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Pong]));
+}
+
+#[test]
 fn client_says_nothing_before_connect_is_answered() {
     let mut side = client();
     side.machine = Client::new(Limits::default()).over_http(true);

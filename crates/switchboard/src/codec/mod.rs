@@ -1,5 +1,6 @@
 //! Messages to bytes and back, one file a family of types.
 
+pub mod flatbuffers;
 #[cfg(feature = "proto")]
 pub mod proto;
 pub mod serde;

@@ -69,9 +69,12 @@ pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Byt
             msgpack::write(&mut written, message).map_err(|error| refused(&error))?;
             Ok(written.into())
         }
-        Codec::Postcard | Codec::Proto | Codec::Raw | Codec::Thrift | Codec::ThriftStruct => {
-            Err(foreign(short_name::<T>(), codec, KNOWN))
-        }
+        Codec::FlatBuffers
+        | Codec::Postcard
+        | Codec::Proto
+        | Codec::Raw
+        | Codec::Thrift
+        | Codec::ThriftStruct => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -104,7 +107,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
-        Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
+        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
             Err(foreign(short_name::<M>(), codec, KNOWN))
         }
     }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf and Thrift.
+/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf, Thrift and FlatBuffers.
 pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
     let refused = |error: &dyn std::fmt::Display| {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
@@ -35,7 +35,9 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
             );
             crate::Status::unimplemented(text)
         }),
-        Codec::Proto | Codec::Thrift | Codec::ThriftStruct => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }
 
@@ -100,7 +102,7 @@ pub(super) fn payload(mut scratch: Vec<u8>) -> Bytes {
 /// Reads a message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf and Thrift.
+/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf, Thrift and FlatBuffers.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the shape of every decoder; protobuf takes shares of the bytes"
@@ -115,6 +117,8 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
         Codec::Raw => raw::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
-        Codec::Proto | Codec::Thrift | Codec::ThriftStruct => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }

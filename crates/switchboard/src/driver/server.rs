@@ -148,6 +148,7 @@ impl<W: ServerWire> Connection<W> {
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            Wire::Kiss => (Wire::Kiss, Carrier::Kiss),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
             Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),

@@ -43,6 +43,7 @@ impl Foreign for Rpcx {
             (Some(codec), _) => codec,
             // Postcard is for Rust programs; MessagePack is what clients of rpcx use unless they are told.
             (None, Codec::Postcard) => Codec::MsgPack,
+            (None, Codec::FlatBuffers) => Codec::Json,
             (None, Codec::Thrift) => Codec::ThriftStruct,
             (None, preferred) => preferred,
         }
