@@ -6,7 +6,6 @@ mod responder;
 mod rpcx;
 
 use crate::layout::Style;
-
 use records::Told;
 use responder::{Held as Kept, Link};
 use std::{

@@ -55,16 +55,16 @@ impl Streams for Speaker {
 /// # Errors
 /// What went wrong.
 pub(crate) async fn files(url: &str) -> Result<(), String> {
-    let channel = Channel::connect(url).await.map_err(text)?;
+    let channel = Channel::connect(url).await.map_err(|error| error.to_string())?;
     for lines in [0, 1, 100_000] {
         let content = "line\n".repeat(lines);
         // Its own for each case, as servers keep them.
         let name = format!("{}-{lines}-{}", url.len(), std::process::id());
         let file = File::new(&name).size(content.len() as u64).meta("kind", "text");
-        let mut pipe = rpcx::upload(&channel, &file).await.map_err(text)?;
-        pipe.write_all(content.as_bytes()).await.map_err(text)?;
+        let mut pipe = rpcx::upload(&channel, &file).await.map_err(|error| error.to_string())?;
+        pipe.write_all(content.as_bytes()).await.map_err(|error| error.to_string())?;
         drop(pipe);
-        let mut pipe = rpcx::download(&channel, &File::new(name)).await.map_err(text)?;
+        let mut pipe = rpcx::download(&channel, &File::new(name)).await.map_err(|error| error.to_string())?;
         let mut fetched = String::new();
         within(pipe.read_to_string(&mut fetched)).await?;
         if fetched != content {
@@ -79,10 +79,10 @@ pub(crate) async fn files(url: &str) -> Result<(), String> {
 /// # Errors
 /// What went wrong.
 pub(crate) async fn streams(url: &str) -> Result<(), String> {
-    let channel = Channel::connect(url).await.map_err(text)?;
+    let channel = Channel::connect(url).await.map_err(|error| error.to_string())?;
     let meta = Meta::from([("who".to_owned(), "rust".to_owned())]);
-    let mut pipe = rpcx::stream(&channel, &meta).await.map_err(text)?;
-    pipe.write_all(b"ping").await.map_err(text)?;
+    let mut pipe = rpcx::stream(&channel, &meta).await.map_err(|error| error.to_string())?;
+    pipe.write_all(b"ping").await.map_err(|error| error.to_string())?;
     let mut said = String::new();
     within(pipe.read_to_string(&mut said)).await?;
     match (said.as_str(), rpcx::stream(&channel, &Meta::new()).await) {
@@ -92,9 +92,8 @@ pub(crate) async fn streams(url: &str) -> Result<(), String> {
 }
 
 async fn within<T>(work: impl Future<Output = io::Result<T>>) -> Result<T, String> {
-    tokio::time::timeout(PATIENCE, work).await.map_err(text)?.map_err(text)
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| error.to_string())
 }

@@ -63,7 +63,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is in the folder for what is left.
+        // What cannot be removed is in the system's folder for such files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
