@@ -163,6 +163,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-baidu-streams",
+        about: "streaming RPC of baidu_std with Python programs that were written from its description, client and server",
+        check: |run| suites::baidu_streams(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),
