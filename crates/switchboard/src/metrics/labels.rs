@@ -9,6 +9,7 @@ pub(crate) enum Wire {
     GrpcWeb,
     HttpJson,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -16,13 +17,14 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 10] = [
+    pub(crate) const ALL: [Wire; 11] = [
         Wire::BaiduStd,
         Wire::Connect,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
         Wire::JsonRpc,
+        Wire::Kiss,
         Wire::Native,
         Wire::Rpcx,
         Wire::Thrift,
@@ -38,6 +40,7 @@ impl Wire {
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
             Wire::JsonRpc => "jsonrpc",
+            Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
@@ -58,6 +61,7 @@ pub(crate) enum Carrier {
     Http1,
     Http2,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -66,11 +70,12 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 8] = [
+    pub(crate) const ALL: [Carrier; 9] = [
         Carrier::BaiduStd,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
+        Carrier::Kiss,
         Carrier::Native,
         Carrier::Rpcx,
         Carrier::Thrift,
@@ -83,6 +88,7 @@ impl Carrier {
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",
+            Carrier::Kiss => "kiss",
             Carrier::Native => "native",
             Carrier::Rpcx => "rpcx",
             Carrier::Thrift => "thrift",
