@@ -168,6 +168,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-baidu-streams",
+        about: "streaming RPC of baidu_std with Python programs that were written from its description, client and server",
+        check: |run| suites::baidu_streams(run),
+    },
+    Step {
         name: "interop-kiss",
         about: "kiss-rpc and FlatBuffers in gRPC with Python programs that were written from the document, both directions",
         check: |run| suites::kiss(run),

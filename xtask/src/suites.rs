@@ -121,6 +121,14 @@ pub(crate) fn baidu(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Jprotobuf, |java| baidu::check(run, &java))
 }
 
+/// The streams of baidu_std with a Python program that was written from their description, in both roles.
+pub(crate) fn baidu_streams(run: &Run<'_>) -> Outcome {
+    if !process::is_in_path("python3") {
+        return Outcome::Skipped("python3 is not installed".to_owned());
+    }
+    baidu::check_streams(run).into()
+}
+
 /// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.
 pub(crate) fn tools(run: &Run<'_>) -> Outcome {
     let outcome = with_peer(run, Peer::Buf, |buf| tools::buf_curl(run, &buf));
