@@ -30,7 +30,6 @@ mod error;
 mod fields;
 mod frame;
 mod meta;
-mod proto;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -8,10 +8,12 @@
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
-//! wires of other frameworks: [`baidu`], [`rpcx`], [`thrift`].
+//! wires of other frameworks: [`baidu`], [`erpc`], [`rpcx`], [`thrift`].
 
 pub mod baidu;
 mod base64;
+pub mod erpc;
+mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http_rule;
@@ -23,6 +25,7 @@ pub mod metadata;
 pub mod method;
 pub mod native;
 pub mod outbox;
+mod proto;
 pub mod rpcx;
 pub mod sniff;
 pub mod status;

@@ -43,3 +43,7 @@ struct WiresRpcx;
 #[cfg(all(feature = "macros", feature = "http"))]
 #[doc = include_str!("../../../docs/wires/brpc.md")]
 struct WiresBrpc;
+
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/wires/erpc.md")]
+struct WiresErpc;

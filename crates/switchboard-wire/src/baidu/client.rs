@@ -4,10 +4,9 @@ use super::{
     PEER_BYTES_MAX, checksum, error, fields,
     frame::{self, Frame, Framer},
     meta::{Meta, put_nonzero},
-    proto,
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status,
+    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto,
     wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
 use bytes::{Bytes, BytesMut};

@@ -1,6 +1,6 @@
 //! `RpcMeta`: what a frame says of its call.
 
-use super::proto::{self, Fields, Malformed};
+use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
 /// The fields of a meta that are of use here; everything else is skipped.

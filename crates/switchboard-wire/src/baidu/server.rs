@@ -6,10 +6,11 @@ use super::{
     fields,
     frame::{self, Frame, Framer},
     meta::{Meta, Request, put_nonzero},
-    proto,
 };
 use crate::{
     Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
+    foreign::{self, Places},
+    proto,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -17,8 +18,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Names of methods that a connection need not look up again.
 const KNOWN_MAX: usize = 16;
-/// Places of calls that are kept when no call is under way.
-const CALLS_KEPT: usize = 64;
 /// The field `response` of a meta, without an error.
 const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
 
@@ -36,9 +35,7 @@ pub struct Server {
     known: Vec<Known>,
     /// Which of them it used last.
     last: usize,
-    /// By [`CallId`].
-    calls: Vec<Option<Pending>>,
-    free: Vec<CallId>,
+    calls: Places<Pending>,
     /// What the credentials of the connection add to its calls.
     credentials: Metadata,
     refusing: bool,
@@ -82,8 +79,7 @@ impl Server {
             encodings: Encodings::NONE,
             known: Vec::new(),
             last: 0,
-            calls: Vec::new(),
-            free: Vec::new(),
+            calls: Places::default(),
             credentials: Metadata::new(),
             refusing: false,
         }
@@ -195,32 +191,6 @@ impl Server {
         found.map_err(|status| if knows(&service) { status } else { error::no_service(status) })
     }
 
-    /// A place for a call, from which its answer goes to its caller.
-    #[inline]
-    fn begin(&mut self, pending: Pending) -> CallId {
-        match self.free.pop() {
-            Some(id) => {
-                self.calls[id as usize] = Some(pending);
-                id
-            }
-            None => {
-                self.calls.push(Some(pending));
-                self.calls.len() as CallId - 1
-            }
-        }
-    }
-
-    /// Gives a place back: its call is answered.
-    #[inline]
-    fn finish(&mut self, id: CallId) -> Option<Pending> {
-        let pending = self.calls.get_mut(id as usize)?.take()?;
-        self.free.push(id);
-        if self.free.len() == self.calls.len() && self.calls.len() > CALLS_KEPT {
-            (self.calls, self.free) = (Vec::new(), Vec::new());
-        }
-        Some(pending)
-    }
-
     /// Takes the next request.
     fn open(&mut self, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
         let Some(frame) = self.framer.next(input)? else { return Ok(None) };
@@ -229,7 +199,7 @@ impl Server {
         let Some(request) = meta.request else { return Err(Fatal("an RpcMeta without a request".into())) };
         let pending = Pending::of(&meta);
         if !meta.authentication_data.is_empty() {
-            self.credentials = fields::of_credentials(meta.authentication_data);
+            self.credentials = foreign::credentials(meta.authentication_data, fields::AUTHENTICATION_BIN);
         }
         let passed = self.check(frame, &meta, &request);
         let is_whole = input.len() >= frame::HEADER_LEN + frame.body;
@@ -239,14 +209,12 @@ impl Server {
         }
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
-            if !self.credentials.is_empty() {
-                fields::add_credentials(&mut metadata, &self.credentials);
-            }
+            foreign::add_credentials(&mut metadata, &self.credentials);
             let Passed { method, codec, encoding, timeout, attachment } = passed;
             Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, attachment))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
-        let id = self.begin(pending);
+        let id = self.calls.enter(pending);
         let (mut head, attachment) = match head {
             Ok(head) => head,
             Err(status) => {
@@ -268,7 +236,7 @@ impl Server {
 
     /// What the checksum of a frame of this call is of.
     fn covered<'a>(&self, id: CallId, message: &[&'a Bytes], attachment: &'a Bytes) -> Vec<&'a [u8]> {
-        let pending = self.calls.get(id as usize).and_then(Option::as_ref);
+        let pending = self.calls.get(id);
         let also = pending.and_then(|pending| pending.checksum).unwrap_or_default().then_some(attachment);
         message.iter().copied().chain(also).map(|part| &part[..]).collect()
     }
@@ -282,12 +250,13 @@ impl Server {
         trailers: Option<&Metadata>,
         out: &mut Outbox,
     ) {
-        let Some(pending) = self.calls.get(id as usize).and_then(Option::as_ref) else { return };
+        let Some(pending) = self.calls.get(id) else { return };
         let head = pending.head.as_deref();
         let attachment = trailers.and_then(Metadata::attachment).or(head.and_then(Metadata::attachment));
         let attachment = attachment.cloned().unwrap_or_default();
         let sum = pending.checksum.map(|with| (with, checksum::value(&self.covered(id, item, &attachment))));
-        let Some(Pending { correlation_id, compress_type, content_type, head, .. }) = self.finish(id) else {
+        let Some(Pending { correlation_id, compress_type, content_type, head, .. }) = self.calls.leave(id)
+        else {
             return;
         };
         let mut parts = item.to_vec();
@@ -358,7 +327,7 @@ impl ServerWire for Server {
             return None;
         }
         let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
-        let id = self.begin(Pending::of(&meta));
+        let id = self.calls.enter(Pending::of(&meta));
         let (first, _) = frame.take(0, input);
         Some(Opened { id, method, codec, timeout, first })
     }
@@ -369,13 +338,13 @@ impl ServerWire for Server {
 
     #[inline]
     fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        let plain = self.calls.get(id as usize).and_then(Option::as_ref).is_some_and(|pending| {
+        let plain = self.calls.get(id).is_some_and(|pending| {
             pending.head.is_none() && pending.checksum.is_none() && pending.content_type == 0
         });
         if !plain {
             return self.succeed(id, &[item], false, None, out);
         }
-        let Some(Pending { correlation_id, .. }) = self.finish(id) else { return };
+        let Some(Pending { correlation_id, .. }) = self.calls.leave(id) else { return };
         frame::put(out, &[item], |meta| {
             meta.extend_from_slice(&SUCCESS);
             proto::put_number(meta, 4, correlation_id);
@@ -387,7 +356,7 @@ impl ServerWire for Server {
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+        if let Some(pending) = self.calls.get_mut(id) {
             pending.head = Some(Box::new(metadata.clone()));
         }
     }
@@ -407,7 +376,7 @@ impl ServerWire for Server {
         match end {
             Ok(trailers) => self.succeed(id, &[], false, Some(trailers), out),
             Err(status) => {
-                if let Some(pending) = self.finish(id) {
+                if let Some(pending) = self.calls.leave(id) {
                     error::put(pending.correlation_id, status, out);
                 }
             }

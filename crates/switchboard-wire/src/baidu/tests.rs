@@ -1,8 +1,9 @@
 //! The vectors that were seen on the wire, and what the machines make of everything else.
 
-use super::{Client, Names, Server, checksum, error_code, frame, meta::put_user_field, proto};
+use super::{Client, Names, Server, checksum, error_code, frame, meta::put_user_field};
 use crate::{
     Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
+    proto,
     wire::{
         ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, Opened, ServerEvent, ServerWire,
     },

@@ -1,8 +1,12 @@
 //! Either machine of rpcx against arbitrary bytes, and against the other.
 
-use super::{Choices, machines::limits};
+use super::{
+    Choices,
+    feed::{Feed, feed, within},
+    machines::limits,
+};
 use crate::{
-    Code, Codec, Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
+    Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
     ServiceInfo, Status,
     rpcx::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server},
     wire::{ClientEvent, ClientWire, Head, Open, Opened, ServerEvent, ServerWire},
@@ -46,7 +50,7 @@ pub fn rpcx_server_input(data: &[u8]) {
                 None => server.recv(input, out),
             }
         };
-        feed(&bytes, steps, &limits, recv, |event| {
+        feed(&fed(&bytes, steps, &limits), recv, |event| {
             if let ServerEvent::Open { head, first, .. } = event {
                 within(&head.metadata, first.as_ref(), &limits);
             }
@@ -75,7 +79,7 @@ pub fn rpcx_client_input(data: &[u8]) {
                 None => client.recv(input, out),
             }
         };
-        feed(&bytes, steps, &limits, recv, |event| match event {
+        feed(&fed(&bytes, steps, &limits), recv, |event| match event {
             ClientEvent::Head { metadata, .. } => within(metadata, None, &limits),
             ClientEvent::Reply { item, .. } => within(&Metadata::new(), Some(item), &limits),
             ClientEvent::End { end: Err(status), .. } => within(status.metadata(), None, &limits),
@@ -193,11 +197,10 @@ fn plain(Opened { id, method, codec, timeout, first }: Opened) -> ServerEvent {
     ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
 }
 
-fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limits) {
-    assert!(metadata.len() <= limits.metadata_entries_max as usize, "{} entries", metadata.len());
-    assert!(metadata.encoded_len() <= limits.metadata_bytes_max as usize, "{} bytes", metadata.encoded_len());
-    let len = message.map_or(0, Bytes::len);
-    assert!(len <= limits.message_bytes_max as usize, "a message of {len} bytes");
+/// An error says what was asked for once more, at most three bytes for each that is no text.
+fn fed<'a>(bytes: &'a [u8], steps: &'a [u8], limits: &Limits) -> Feed<'a> {
+    let limited = (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 2 * NAME_BYTES_MAX + 32;
+    Feed { bytes, steps, kept_max: limited.max(HEARTBEAT_BYTES_MAX), answer_factor: 16 }
 }
 
 /// Mostly well-formed frames with odd contents, at times nothing but noise.
@@ -245,44 +248,4 @@ fn put(into: &mut Vec<u8>, part: &[u8], choices: &mut Choices<'_>) {
     let lie = if choices.one_in(64) { choices.long() >> (choices.byte() % 32) } else { 0 };
     into.extend_from_slice(&(part.len() as u32 ^ lie).to_be_bytes());
     into.extend_from_slice(part);
-}
-
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether they ended in a fatal
-/// mistake.
-fn feed<E: std::fmt::Debug>(
-    bytes: &[u8],
-    steps: &[u8],
-    limits: &Limits,
-    mut recv: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, Fatal>,
-    check: impl Fn(&E),
-) -> (Vec<String>, bool) {
-    let limited = (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 2 * NAME_BYTES_MAX + 32;
-    let kept_max = limited.max(HEARTBEAT_BYTES_MAX);
-    let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut rest, mut written) = (Vec::new(), bytes, 0);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
-        input.extend(piece);
-        loop {
-            match recv(&mut input, &mut out) {
-                Ok(Some(event)) => {
-                    check(&event);
-                    events.push(format!("{event:?}"));
-                }
-                Ok(None) => break,
-                Err(_) => return (events, true),
-            }
-        }
-        written += out.take_all().len();
-        // An error says what was asked for once more, at most three bytes for each that is no text.
-        assert!(written <= 16 * (bytes.len() - rest.len()), "{written} bytes out, too many");
-        assert!(input.len() <= kept_max, "{} bytes are kept", input.len());
-        assert!(input.buffer().capacity() <= 4 * (bytes.len() + kept_max), "a buffer out of proportion");
-        if rest.is_empty() {
-            break;
-        }
-    }
-    (events, false)
 }

@@ -5,6 +5,7 @@
 pub(crate) enum Wire {
     BaiduStd,
     Connect,
+    Erpc,
     Grpc,
     GrpcWeb,
     HttpJson,
@@ -16,9 +17,10 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 10] = [
+    pub(crate) const ALL: [Wire; 11] = [
         Wire::BaiduStd,
         Wire::Connect,
+        Wire::Erpc,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
@@ -34,6 +36,7 @@ impl Wire {
         match self {
             Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
+            Wire::Erpc => "erpc",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
@@ -55,6 +58,7 @@ impl Wire {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
     BaiduStd,
+    Erpc,
     Http1,
     Http2,
     JsonRpc,
@@ -66,8 +70,9 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 8] = [
+    pub(crate) const ALL: [Carrier; 9] = [
         Carrier::BaiduStd,
+        Carrier::Erpc,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
@@ -80,6 +85,7 @@ impl Carrier {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Carrier::BaiduStd => "baidu_std",
+            Carrier::Erpc => "erpc",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",

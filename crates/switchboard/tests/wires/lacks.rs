@@ -40,6 +40,12 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     ),
     (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
     (
+        &ERPC,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a message is a whole call, or the whole answer to one",
+    ),
+    (&ERPC, &[Lack::TrailersApart], "a message has one list of metadata"),
+    (
         &RPCX,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
         "a frame is a whole call, or the whole answer to one",
@@ -65,6 +71,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 ];
 
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
+const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =
