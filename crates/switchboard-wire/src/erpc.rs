@@ -5,7 +5,7 @@
 //!
 //! raw:   u8 and sequence in base 36 | u8 kind | u8 and name of the method | u16 and status | u16 and metadata
 //!        | u8 codec | body                                        the length counts its own four bytes
-//! json:  {"seq":1,"mtype":1,"serviceMethod":"/home/test","status":"code=0","meta":"","bodyCodec":106,"body":"…"}
+//! json:  {"seq":1,"mtype":1,"serviceMethod":"/page/test","status":"code=0","meta":"","bodyCodec":106,"body":"…"}
 //! proto: 1 seq, 2 mtype, 3 serviceMethod, 4 status, 5 meta, 6 bodyCodec, 7 body
 //!                                                   the length of both counts what follows it
 //! ```
@@ -27,11 +27,11 @@
 //! | --- | --- |
 //! | `j` | `Codec::Json`; a call without a body has an empty object |
 //! | `p` | `Codec::Proto` |
-//! | 0, none | a message of a protobuf service, already encoded; for any other service only an empty body |
+//! | 0, none | a message of a protobuf service, already encoded; of any other service an empty body |
 //! | `f`, `s`, `t`, `x` | refused with 400 |
 //!
-//! The one filter is gzip under the id `g`: all of a frame behind the list of filters is one gzip stream, and the answer
-//! to a filtered call is filtered.
+//! The one filter is gzip under the id `g`: all of a frame behind the list of filters is one gzip stream, and the
+//! answer to a filtered call is filtered.
 //!
 //! | metadata | here |
 //! | --- | --- |

@@ -194,8 +194,8 @@ fn is_thrift_name(prefix: &[u8]) -> Verdict {
     }
 }
 
-/// A length, and behind it the number of transfer filters and a message: that of Thrift has no byte in common with these
-/// but the first.
+/// A length, and behind it the number of transfer filters and a message: that of Thrift has no byte in common with
+/// these but the first.
 fn is_erpc(prefix: &[u8]) -> Verdict {
     match prefix {
         [] => Verdict::More,
@@ -261,7 +261,7 @@ mod tests {
             (b"\0\0\0\x1d\x82\x21\x07\x03add", Protocol::Thrift),
             (b"\0\0\0\x4b\x0f\xff\0\0", Protocol::Thrift),
             (b"\0\0\0\x20\0\0\0\x03add\x01", Protocol::Thrift),
-            (b"\0\0\0\x37\0\x011\x01\x0a/home/test", Protocol::Erpc),
+            (b"\0\0\0\x37\0\x011\x01\x0a/page/test", Protocol::Erpc),
             (b"\0\0\0\x27\0\x07-zik0zk\x03\x0a", Protocol::Erpc),
             (b"\0\0\0\x38\0\x08\x01\x10\x01", Protocol::Erpc),
             (b"\0\0\0\x60\0{\"seq\":1", Protocol::Erpc),

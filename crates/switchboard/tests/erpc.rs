@@ -100,7 +100,7 @@ async fn calls_come_one_byte_at_a_time_in_every_framing() {
     raw.echoed(7).await;
     seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 3).await;
 
-    let json = br#"{"seq":1,"mtype":1,"serviceMethod":"Probe.Echo","status":"","meta":"","bodyCodec":106,"body":"[1,2]"}"#;
+    let json = br#"{"seq":1,"mtype":1,"serviceMethod":"Probe.Echo","bodyCodec":106,"body":"[1,2]"}"#;
     let proto = b"\x08\x01\x10\x01\x1a\x10/test.Probe/Echo0\x6a:\x05[1,2]";
     for (payload, expected) in [(&json[..], &b"\"body\":\"[1,2]\""[..]), (proto, b":\x05[1,2]")] {
         let mut peer = Raw::open(&running).await;

@@ -29,14 +29,14 @@ pub struct Settings {
     pub gzip: bool,
     /// How methods are called.
     pub names: Names,
-    /// The group of routes that methods are in: `v1` for `/v1/home/test`.
+    /// The group of routes that methods are in: `v1` for `/v1/page/test`.
     pub prefix: String,
 }
 
 /// The machine of a connection.
 ///
-/// The sequence of a message is the number of the call and 1, as erpc begins with 1. There is no word for giving up: the
-/// answer of a call that was canceled comes and finds nobody.
+/// The sequence of a message is the number of the call and 1, as erpc begins with 1. There is no word for giving up:
+/// the answer of a call that was canceled comes and finds nobody.
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,

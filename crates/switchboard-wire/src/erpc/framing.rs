@@ -51,7 +51,7 @@ impl Framing {
         }
     }
 
-    /// Bytes of a message whose body has `body_max` at most. In JSON half of them may be escaped; those of binary bodies
+    /// Bytes of a message whose body has `body_max` at most. In JSON all of them may be escaped once; binary bodies
     /// that become six times as long are refused before.
     pub(super) fn payload_max(self, body_max: usize) -> usize {
         match self {

@@ -31,8 +31,8 @@ impl Names {
     }
 }
 
-/// The method with a name of any of these kinds; the package may be missing where the rest is clear. Groups are parts of
-/// the package: `/v1/home/test` is `v1.home/test`, which may be an alias, or `Test` of `v1.Home`.
+/// The method with a name of any of these kinds; the package may be missing where the rest is clear. Groups are parts
+/// of the package: `/v1/page/test` is `v1.page/test`, which may be an alias, or `Test` of `v1.Page`.
 ///
 /// # Errors
 /// `Unimplemented` for a name that means no method, or more than one.
@@ -106,7 +106,7 @@ mod tests {
     fn methods_are_found_by_every_name_that_erpc_gives_them() {
         let mut table = MethodTable::default();
         table.add(&HOME).unwrap();
-        table.alias("v1.home/test", "demo.v1.HomePage/SayHello").unwrap();
+        table.alias("v1.page/test", "demo.v1.HomePage/SayHello").unwrap();
         for name in [
             "/home_page/say_hello",
             "/demo/v1/home_page/say_hello",
@@ -114,7 +114,7 @@ mod tests {
             "demo.v1.HomePage/SayHello",
             "HomePage.SayHello",
             "demo.v1.HomePage.SayHello",
-            "/v1/home/test",
+            "/v1/page/test",
         ] {
             assert_eq!(find(&table, name).ok(), Some(MethodId(0)), "{name}");
         }

@@ -72,7 +72,7 @@ impl Server {
         let Message { sequence, .. } = message;
         let address = Address { framing: frame.framing, sequence, gzip: frame.gzip };
         match message.kind {
-            kind::CALL | kind::PUSH => Ok(self.call(address, message, out)),
+            kind::CALL | kind::PUSH => Ok(self.call(address, &message, out)),
             kind::AUTH_CALL => {
                 self.authenticate(&message);
                 address.answer(kind::AUTH_REPLY, SUCCESS, &[], codec::NONE, &Bytes::new(), out);
@@ -84,9 +84,9 @@ impl Server {
         }
     }
 
-    fn call(&mut self, address: Address, message: Message<'_>, out: &mut Outbox) -> ServerEvent {
+    fn call(&mut self, address: Address, message: &Message<'_>, out: &mut Outbox) -> ServerEvent {
         let oneway = message.kind == kind::PUSH;
-        match self.begin(&message, oneway) {
+        match self.begin(message, oneway) {
             Ok(Some((head, first))) => {
                 let id = match oneway {
                     true => self.calls.oneway(),

@@ -9,8 +9,8 @@ use crate::{
 use bytes::Bytes;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-static HOME: ServiceInfo = ServiceInfo {
-    name: "demo.Home",
+static PAGE: ServiceInfo = ServiceInfo {
+    name: "demo.Page",
     methods: &[
         MethodInfo::new("Test", Kind::Unary),
         MethodInfo::new("Note", Kind::Unary).oneway(),
@@ -21,14 +21,17 @@ static HOME: ServiceInfo = ServiceInfo {
 static OTHER: ServiceInfo =
     ServiceInfo { name: "pb.Other", methods: &[MethodInfo::new("Mul", Kind::Unary)], descriptor: &[1] };
 
-/// A call in each framing, the first of its connection, as recorded.
+/// A call in each framing, the first of its connection, as recorded but for the name of the method.
 const RAW_CALL: &str =
-    "00000037 00 01 31 01 0a 2f686f6d652f74657374 0006 636f64653d30 000b 706565725f69643d313130 6a
+    "00000037 00 01 31 01 0a 2f706167652f74657374 0006 636f64653d30 000b 706565725f69643d313130 6a
     7b22617574686f72223a2278227d";
 const PROTO_CALL: &str =
-    "00000038 00 0801 1001 1a0a 2f686f6d652f74657374 2206 636f64653d30 2a0b 706565725f69643d313130
+    "00000038 00 0801 1001 1a0a 2f706167652f74657374 2206 636f64653d30 2a0b 706565725f69643d313130
     306a 3a0e 7b22617574686f72223a2278227d";
-const JSON_CALL: &str = r#"{"seq":1,"mtype":1,"serviceMethod":"/home/test","status":"code=0","meta":"peer_id=110","bodyCodec":106,"body":"{\"author\":\"x\"}"}"#;
+const JSON_CALL: &str = concat!(
+    r#"{"seq":1,"mtype":1,"serviceMethod":"/page/test","status":"code=0","meta":"peer_id=110","#,
+    r#""bodyCodec":106,"body":"{\"author\":\"x\"}"}"#
+);
 
 const FRAMINGS: [Framing; 3] = [Framing::Raw, Framing::Json, Framing::Proto];
 
@@ -87,7 +90,7 @@ struct Side<M> {
 
 fn server(limits: Limits) -> Side<Server> {
     let mut table = MethodTable::default();
-    table.add(&HOME).unwrap();
+    table.add(&PAGE).unwrap();
     table.add(&OTHER).unwrap();
     table.limit_messages("pb.Other/Mul", 4).unwrap();
     let machine = Server::new(limits, Arc::new(table));
@@ -135,7 +138,7 @@ fn client(framing: Framing) -> Side<Client> {
 
 fn with(settings: Settings) -> Side<Client> {
     let (mut machine, mut out) = (Client::new(Limits::default(), settings), Outbox::new());
-    machine.method(0, "demo.Home/Test", None, &mut out);
+    machine.method(0, "demo.Page/Test", None, &mut out);
     Side { machine, input: Input::default(), out }
 }
 
@@ -158,7 +161,10 @@ impl Side<Client> {
 #[test]
 fn recorded_calls_are_opened_and_answered_as_go_answers() {
     let reply = "0000001e 00 01 31 02 00 0006 636f64653d30 0000 6a 7b226f6b223a2231227d";
-    let failed = r#"{"seq":1,"mtype":2,"serviceMethod":"","status":"code=404&msg=no","meta":"grpc-status=12","body":"","bodyCodec":0}"#;
+    let failed = concat!(
+        r#"{"seq":1,"mtype":2,"serviceMethod":"","status":"code=404&msg=no","meta":"grpc-status=12","#,
+        r#""body":"","bodyCodec":0}"#
+    );
     for (framing, recorded) in [
         (Framing::Raw, bytes(RAW_CALL)),
         (Framing::Proto, bytes(PROTO_CALL)),
@@ -203,7 +209,7 @@ fn client_writes_what_go_writes() {
         sequence: 36,
         kind: 3,
         metadata: b"x-timeout-ms=2"[..].into(),
-        ..call("/home/test", b"{\"a\":1}")
+        ..call("/page/test", b"{\"a\":1}")
     };
     assert_eq!(side.out.take_all(), raw(&push));
 
@@ -238,7 +244,7 @@ fn sequences_come_back_whatever_they_are() {
     for (sequence, text) in [(i32::MAX, "zik0zj"), (i32::MIN, "-zik0zk"), (0, "0"), (-1, "-1"), (36, "10")] {
         for framing in FRAMINGS {
             let mut side = server(Limits::default());
-            let message = Message { sequence, ..call("/home/test", b"{}") };
+            let message = Message { sequence, ..call("/page/test", b"{}") };
             let sent = written(framing, &message, false);
             if framing == Framing::Raw {
                 assert_eq!((usize::from(sent[5]), &sent[6..6 + text.len()]), (text.len(), text.as_bytes()));
@@ -272,15 +278,15 @@ fn filtered_calls_get_filtered_answers() {
         let events = side.events(&answer);
         assert!(matches!(&events[..], [ClientEvent::Reply { id: 6, item, .. }] if *item == large));
         // One that is plain gets a plain answer on the same connection.
-        let (id, ..) = peer.open(&written(framing, &call("/home/test", b"{}"), false));
+        let (id, ..) = peer.open(&written(framing, &call("/page/test", b"{}"), false));
         peer.machine.reply(id, &large, &mut peer.out);
         assert_eq!(peer.out.take_all()[4], 0);
         // What is inflated has a limit, and its call an answer.
-        let bomb = written(framing, &call("/home/test", &vec![b' '; 20 << 20]), true);
+        let bomb = written(framing, &call("/page/test", &vec![b' '; 20 << 20]), true);
         let status = peer.refused(framing, &bomb);
         assert!(status.message().contains("message_bytes_max"), "{status}");
     }
-    let mut damaged = written(Framing::Raw, &call("/home/test", b"{}"), true);
+    let mut damaged = written(Framing::Raw, &call("/page/test", b"{}"), true);
     let at = damaged.len() - 6;
     damaged[at] ^= 1;
     assert!(server(Limits::default()).fatal(&damaged).contains("cannot be inflated"));
@@ -290,12 +296,12 @@ fn filtered_calls_get_filtered_answers() {
 fn pushes_are_never_answered_and_answers_are_nobodys() {
     let mut side = server(Limits::default());
     let push = |name, body| raw(&Message { kind: 3, ..call(name, body) });
-    let (id, head, _) = side.open(&push("/home/note", b"3"));
+    let (id, head, _) = side.open(&push("/page/note", b"3"));
     assert!(head.oneway);
-    let (other, ..) = side.open(&push("/home/test", b"3"));
+    let (other, ..) = side.open(&push("/page/test", b"3"));
     assert_ne!(id, other);
     side.machine.end(id, Err(&Status::internal("x")), &mut side.out);
-    for name in ["/home/nothing", "", "/home/count", "/heartbeat"] {
+    for name in ["/page/nothing", "", "/page/count", "/heartbeat"] {
         assert!(matches!(side.next(&push(name, b"")), Some(ServerEvent::Handled)), "{name}");
     }
     for kind in [2, 5] {
@@ -343,10 +349,10 @@ fn credentials_of_the_connection_are_those_of_its_calls() {
         let answer = raw(&Message { kind: 5, codec: 0, ..call("", b"") });
         assert_eq!(side.out.take_all(), answer);
         for _ in 0..2 {
-            let (_, head, _) = side.open(&raw(&call("/home/test", b"{}")));
+            let (_, head, _) = side.open(&raw(&call("/page/test", b"{}")));
             assert_eq!(head.metadata.value(name).map(|value| &value[..]), Some(expected));
         }
-        let own = Message { metadata: b"Authorization=mine"[..].into(), ..call("/home/test", b"{}") };
+        let own = Message { metadata: b"Authorization=mine"[..].into(), ..call("/page/test", b"{}") };
         let (_, head, _) = side.open(&raw(&own));
         assert_eq!(head.metadata.text("authorization"), Some("mine"));
     }
@@ -359,7 +365,7 @@ fn metadata_is_renamed_and_time_is_read() {
         server(Limits::default()).open(&raw(&message)).1
     };
     let head =
-        call("/home/test?page=2&A-Key=three", "A-Key=one&a-key=two%20&ort=K%C3%B6ln&no good=x&X-Real-IP=::1");
+        call("/page/test?page=2&A-Key=three", "A-Key=one&a-key=two%20&ort=K%C3%B6ln&no good=x&X-Real-IP=::1");
     let told: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
     assert_eq!(
         told,
@@ -372,9 +378,9 @@ fn metadata_is_renamed_and_time_is_read() {
             ("a-key", b"three"),
         ]
     );
-    let head = call("/home/test", "x-timeout-ms=1500");
+    let head = call("/page/test", "x-timeout-ms=1500");
     assert_eq!((head.timeout, head.metadata.len()), (Some(Duration::from_millis(1500)), 0));
-    let head = call("/home/test", "x-timeout-ms=soon");
+    let head = call("/page/test", "x-timeout-ms=soon");
     assert_eq!((head.timeout, head.metadata.len()), (None, 1));
 }
 
@@ -382,9 +388,9 @@ fn metadata_is_renamed_and_time_is_read() {
 fn codecs_are_known_or_refused() {
     let mut side = server(Limits::default());
     for (name, codec, body, read) in [
-        ("/home/test", b'j', &b""[..], (Codec::Json, &b"{}"[..])),
-        ("/home/test", 0, b"", (Codec::Json, b"{}")),
-        ("/home/test", b'p', b"\x08\x01", (Codec::Proto, b"\x08\x01")),
+        ("/page/test", b'j', &b""[..], (Codec::Json, &b"{}"[..])),
+        ("/page/test", 0, b"", (Codec::Json, b"{}")),
+        ("/page/test", b'p', b"\x08\x01", (Codec::Proto, b"\x08\x01")),
         ("/other/mul", 0, b"\x08\x01", (Codec::Proto, b"\x08\x01")),
         ("/other/mul", b'p', b"", (Codec::Proto, b"")),
     ] {
@@ -393,7 +399,7 @@ fn codecs_are_known_or_refused() {
     }
     for (codec, body) in [(b'x', &b""[..]), (b'f', b"a=b"), (b's', b"x"), (b't', b"x"), (0, b"x"), (255, b"")]
     {
-        let status = side.refused(Framing::Raw, &raw(&Message { codec, ..call("/home/test", body) }));
+        let status = side.refused(Framing::Raw, &raw(&Message { codec, ..call("/page/test", body) }));
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains(&format!("unsupported codec id: {codec};")), "{status}");
     }
@@ -418,21 +424,21 @@ fn what_cannot_be_called_is_said() {
     let mut side = server(Limits::default());
     for (name, code, text) in [
         ("/nobody/mul", Code::Unimplemented, "unknown service nobody"),
-        ("/home/nothing", Code::Unimplemented, "demo.Home has Test, Note, Count"),
+        ("/page/nothing", Code::Unimplemented, "demo.Page has Test, Note, Count"),
         ("", Code::Unimplemented, "expected /service/method"),
-        ("/home/count", Code::Unimplemented, "has a stream"),
-        ("/home/\u{1}", Code::Unimplemented, "unknown method"),
+        ("/page/count", Code::Unimplemented, "has a stream"),
+        ("/page/\u{1}", Code::Unimplemented, "unknown method"),
     ] {
         let status = side.refused(Framing::Raw, &raw(&call(name, b"{}")));
         assert_eq!(status.code(), code);
         assert!(status.message().contains(text), "{status}");
     }
-    let long = format!("/home/{}", "x".repeat(NAME_BYTES_MAX));
+    let long = format!("/page/{}", "x".repeat(NAME_BYTES_MAX));
     let message = call(&long, b"{}");
     let status = server(Limits::default()).refused(Framing::Proto, &written(Framing::Proto, &message, false));
     assert!(status.message().contains("at most 255 bytes"), "{status}");
     side.machine.refuse();
-    let status = side.refused(Framing::Raw, &raw(&call("/home/test", b"{}")));
+    let status = side.refused(Framing::Raw, &raw(&call("/page/test", b"{}")));
     assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe));
 }
 
@@ -446,16 +452,16 @@ fn limits_refuse_one_call_and_the_connection_goes_on() {
             ..Limits::default()
         };
         let mut side = server(limits);
-        let small = written(framing, &call("/home/test", b"next"), false);
+        let small = written(framing, &call("/page/test", b"next"), false);
         side.open(&small);
-        let status = side.refused(framing, &written(framing, &call("/home/test", &[b'x'; 101]), false));
+        let status = side.refused(framing, &written(framing, &call("/page/test", &[b'x'; 101]), false));
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert!(
-            status.message().contains("101 bytes to demo.Home/Test is over the limit of 100"),
+            status.message().contains("101 bytes to demo.Page/Test is over the limit of 100"),
             "{status}"
         );
         // The answer does not wait for the rest of a frame that is larger still.
-        let large = written(framing, &call("/home/test", &vec![b'x'; 2 * HEAD_BYTES_MAX]), false);
+        let large = written(framing, &call("/page/test", &vec![b'x'; 2 * HEAD_BYTES_MAX]), false);
         let (head, rest) = large.split_at(400);
         let status = side.refused(framing, head);
         assert!(status.message().contains("is over the limit of 100"), "{status}");
@@ -469,12 +475,12 @@ fn limits_refuse_one_call_and_the_connection_goes_on() {
             ("k=".to_owned() + &"v".repeat(80), "metadata_bytes_max"),
             ("a&b&c".to_owned(), "metadata_entries_max"),
         ] {
-            let message = Message { metadata: metadata.as_bytes().into(), ..call("/home/test", b"") };
+            let message = Message { metadata: metadata.as_bytes().into(), ..call("/page/test", b"") };
             let status = side.refused(framing, &written(framing, &message, false));
             assert!(status.message().contains(limit), "{status}");
         }
         let body = vec![b'x'; 2 * HEAD_BYTES_MAX];
-        let push = Message { kind: 3, ..call("/home/note", &body) };
+        let push = Message { kind: 3, ..call("/page/note", &body) };
         let push = written(framing, &push, false);
         assert!(matches!(side.next(&push), Some(ServerEvent::Handled)) && side.out.is_empty());
         assert_eq!(side.open(&small).2, "next");
@@ -495,7 +501,7 @@ fn bytes_that_are_no_message_end_the_connection() {
         (bytes("00000008 00 10 01 00 00 00 00 00"), "no framing"),
         ([&good[..], &bytes("00000008 00 08 31 31")].concat(), "no raw message"),
         ([&good[..], b"GET / HTTP/1.1\r\n\r\n"].concat(), "47 transfer filters"),
-        (raw(&Message { kind: 9, ..call("/home/test", b"") }), "of kind 9"),
+        (raw(&Message { kind: 9, ..call("/page/test", b"") }), "of kind 9"),
         (raw(&Message { status: b"X-Reply-Error=1"[..].into(), ..call("/a/b", b"") }), "5 and older"),
         (counted(b"{\"seq\":1"), "no json message"),
         (counted(br#"{"seq":1,"mtype":1,"body":"cut"#), "no json message"),
@@ -521,9 +527,7 @@ fn bodies_in_json_are_read_as_they_were_written() {
     let body = |document: &str| server(Limits::default()).open(&counted(document.as_bytes())).2;
     let go = |body: &str| {
         let escaped = body.replace('"', "\\\"");
-        format!(
-            r#"{{"seq":1,"mtype":1,"serviceMethod":"/home/test","status":"code=0","meta":"","bodyCodec":106,"body":"{escaped}"}}"#
-        )
+        format!(r#"{{"seq":1,"mtype":1,"serviceMethod":"/page/test","bodyCodec":106,"body":"{escaped}"}}"#)
     };
     for text in [
         "{}",
@@ -535,13 +539,13 @@ fn bodies_in_json_are_read_as_they_were_written() {
         "\\",
     ] {
         assert_eq!(body(&go(text)), text, "as Go writes it");
-        let message = call("/home/test", text.as_bytes());
+        let message = call("/page/test", text.as_bytes());
         let (_, _, first) = server(Limits::default()).open(&written(Framing::Json, &message, false));
         assert_eq!(first, text, "as it is written here");
     }
     // A correct writer with the order of Go, and one with blanks and another.
     let ordered = serde_json::json!(r#"{"a":"x\"y\\n"}"#);
-    let head = r#""seq":1,"mtype":1,"serviceMethod":"/home/test""#;
+    let head = r#""seq":1,"mtype":1,"serviceMethod":"/page/test""#;
     assert_eq!(body(&format!(r#"{{{head},"bodyCodec":106,"body":{ordered}}}"#)), r#"{"a":"x\"y\\n"}"#);
     let first = r#""body" : "{\u0022\ud83e\udd80\ud83eA\u0022\t:1}""#;
     let expected = "{\"\u{1f980}\u{fffd}A\"\t:1}";
@@ -550,7 +554,7 @@ fn bodies_in_json_are_read_as_they_were_written() {
     assert_eq!(body(&format!(r#"{{{head},"bodyCodec":106}}"#)), "{}");
     // Any bytes.
     let binary: Vec<u8> = (0..=255).collect();
-    let message = Message { codec: b'p', ..call("/home/test", &binary) };
+    let message = Message { codec: b'p', ..call("/page/test", &binary) };
     let (_, _, first) = server(Limits::default()).open(&written(Framing::Json, &message, false));
     assert_eq!(first, binary);
 }
@@ -575,7 +579,7 @@ fn statuses_survive_the_wire() {
             Status::invalid_argument(&*long),
         ] {
             let mut side = server(Limits::default());
-            let (id, ..) = side.open(&written(framing, &call("/home/test", b""), false));
+            let (id, ..) = side.open(&written(framing, &call("/page/test", b""), false));
             side.machine.end(id, Err(&status), &mut side.out);
             let mut events = client(framing).events(&side.out.take_all());
             let Some(ClientEvent::End { id: 6, end: Err(back) }) = events.pop() else { panic!("{events:?}") };
@@ -593,13 +597,13 @@ fn statuses_survive_the_wire() {
     }
     // Metadata for which there is no room is no reason to lose the status.
     let mut side = server(Limits::default());
-    let (id, ..) = side.open(&raw(&call("/home/test", b"")));
+    let (id, ..) = side.open(&raw(&call("/page/test", b"")));
     metadata.insert("large-bin", vec![0; 30_000]).unwrap();
     side.machine.end(id, Err(&Status::aborted("again").with_metadata(metadata.clone())), &mut side.out);
     let events = client(Framing::Raw).events(&side.out.take_all());
     let [ClientEvent::End { end: Err(status), .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((status.code(), status.message()), (Code::Aborted, "again"));
-    let (id, ..) = side.open(&raw(&call("/home/test", b"")));
+    let (id, ..) = side.open(&raw(&call("/page/test", b"")));
     side.machine.head(id, &metadata, &mut side.out);
     side.machine.reply(id, &Bytes::new(), &mut side.out);
     let events = client(Framing::Raw).events(&side.out.take_all());
@@ -647,7 +651,7 @@ fn numbers_of_go_are_statuses() {
     let mut status = Status::not_found("gone");
     status.metadata_mut().insert("erpc-code", "2004").unwrap();
     status.metadata_mut().insert("erpc-cause", "since May").unwrap();
-    let (id, ..) = side.open(&raw(&call("/home/test", b"")));
+    let (id, ..) = side.open(&raw(&call("/page/test", b"")));
     side.machine.end(id, Err(&status), &mut side.out);
     let answer = side.out.take_all();
     let query = b"code=2004&msg=gone&cause=since%20May";
@@ -661,7 +665,7 @@ fn numbers_of_go_are_statuses() {
 fn metadata_goes_before_a_reply_in_one_message() {
     for framing in FRAMINGS {
         let mut side = server(Limits::default());
-        let (id, ..) = side.open(&written(framing, &call("/home/test", b""), false));
+        let (id, ..) = side.open(&written(framing, &call("/page/test", b""), false));
         let (mut head, mut trailers) = (Metadata::new(), Metadata::new());
         head.insert("first", "1 = 1").unwrap();
         trailers.insert("last-bin", &b"\0&\xff"[..]).unwrap();
@@ -707,9 +711,9 @@ fn client_gives_up_on_a_reply_over_its_limits() {
 #[test]
 fn names_are_those_of_the_servers_routes() {
     for (names, prefix, expected) in [
-        (Names::Path, "v1", "/v1/home/test"),
-        (Names::Rpc, "", "Home.Test"),
-        (Names::Full, "", "/demo.Home/Test"),
+        (Names::Path, "v1", "/v1/page/test"),
+        (Names::Rpc, "", "Page.Test"),
+        (Names::Full, "", "/demo.Page/Test"),
     ] {
         let mut side = with(Settings { names, prefix: prefix.to_owned(), ..Settings::default() });
         side.machine.open(6, OPEN, Some(&Bytes::from_static(b"{}")), &mut side.out).unwrap();

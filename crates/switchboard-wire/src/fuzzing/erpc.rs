@@ -203,12 +203,12 @@ fn json(
 ) -> Vec<u8> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let head = format!(
-        r#"{{"seq":{sequence},"mtype":{kind},"serviceMethod":"{}","status":"{}","meta":"{}","bodyCodec":{codec},"body":""#,
+        r#"{{"seq":{sequence},"mtype":{kind},"serviceMethod":"{}","status":"{}","meta":"{}","bodyCodec":{codec},"#,
         text(name),
         text(status),
         text(query)
     );
-    [head.as_bytes(), body, b"\"}"].concat()
+    [head.as_bytes(), b"\"body\":\"", body, b"\"}"].concat()
 }
 
 fn proto(

@@ -5,7 +5,7 @@
 //! | `framing` | `raw` (default), `json`, `proto` | the socket protocol of the server |
 //! | `codec` | `proto` (default), `json` | how messages are written; traits are always JSON |
 //! | `filter` | `none` (default), `gzip` | the transfer filter of every message, under the id `g` |
-//! | `names` | `path` (default), `rpc`, `full` | `/greeter/say_hello`, `Greeter.SayHello`, `/package.Greeter/SayHello` |
+//! | `names` | `path` (default), `rpc`, `full` | `/greeter/say_hello`, `Greeter.SayHello`, `/demo.Greeter/SayHello` |
 //! | `prefix` | any | the group of routes: `v1` for `/v1/greeter/say_hello` |
 
 use super::Foreign;
