@@ -40,6 +40,8 @@ pub(crate) enum Peer {
     H2spec,
     /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
     Jprotobuf,
+    /// Python with the libraries of FlatBuffers and gRPC, for the programs of `interop/kiss`.
+    Kiss,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
@@ -72,6 +74,7 @@ const ALL: &[Peer] = &[
     Peer::Grpcurl,
     Peer::H2spec,
     Peer::Jprotobuf,
+    Peer::Kiss,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
@@ -91,6 +94,8 @@ pub(crate) struct Peers {
     requirements: PathBuf,
     /// The folder of foreign peers in the checkout.
     interop: PathBuf,
+    /// What the programs of kiss-rpc need, in a Python of its own.
+    kiss: PathBuf,
     /// What the library of Thrift is, in a Python of its own: the other needs none of it.
     thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
@@ -106,6 +111,7 @@ impl Peers {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             interop: workspace.root.join("interop"),
+            kiss: workspace.root.join("interop/kiss/python/requirements.txt"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             baidu: workspace.root.join("interop/baidu"),
@@ -143,6 +149,7 @@ impl Peers {
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
+            Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
             Peer::Node => self.node(),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
@@ -316,6 +323,7 @@ impl Peer {
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
             Self::Rpcx => "rpcx for Go",
+            Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::RpcxRegistry => "rpcx's plug-ins for etcd",
             Self::ZooKeeper => "ZooKeeper",

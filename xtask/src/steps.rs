@@ -81,6 +81,11 @@ pub(crate) const ALL: &[Step] = &[
         about: "instructions, system calls, clock readings and allocations of a call, under their bounds",
         check: gates::check,
     },
+    Step {
+        name: "every-wire",
+        about: "every wire at once on one port for a minute, among silent connections and slow ones",
+        check: every_wire,
+    },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
         name: "interop-admin",
@@ -161,6 +166,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-baidu",
         about: "baidu_std with Java's jprotobuf-rpc, client and server: attachments, gzip, log ids, credentials, errors",
         check: |run| suites::baidu(run),
+    },
+    Step {
+        name: "interop-kiss",
+        about: "kiss-rpc and FlatBuffers in gRPC with Python programs that were written from the document, both directions",
+        check: |run| suites::kiss(run),
     },
     Step {
         name: "interop-thrift",
@@ -320,6 +330,13 @@ fn doc(run: &Run<'_>) -> Outcome {
     // Libraries only: the binary has the name of the main library; their pages would overwrite each other.
     let mut command = run.workspace.cargo_command();
     command.args(["doc", "--workspace", "--lib", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut command).into()
+}
+
+fn every_wire(run: &Run<'_>) -> Outcome {
+    let mut command = run.workspace.cargo_command();
+    // Built as in the step `test`, which does not take that long.
+    command.args(["test", "--workspace", "--test", "every_wire"]).env("EVERY_WIRE_SECONDS", "60");
     process::run(&mut command).into()
 }
 

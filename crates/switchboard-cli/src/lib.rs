@@ -33,7 +33,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Check and explain the settings of `serve`.
     Config(config::ConfigArgs),
-    /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
+    /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
+    /// rpcx, baidu_std or Thrift.
     Call(Box<call::CallArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),

@@ -122,6 +122,7 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "JSON-RPC, TCP",
         "erpc, TCP",
         "rpcx proto, TCP",
+        "kiss-rpc, TCP",
         "rpcx MessagePack, TCP",
         "Thrift binary, framed",
         "Thrift binary, buffered",

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use suite::{
     Folder, Members, Rig,
     process::{Server, find, free_port},
+    rpcx,
 };
 use switchboard::discover::{Instance, Options, Registry};
 use switchboard_registry::{Redis, layout::Style};
@@ -113,6 +114,21 @@ async fn prefixes_keep_fleets_apart_and_passwords_are_not_told() {
 async fn suite_with_the_layout_of_rpcx() {
     let Some(mut local) = Local::of(Style::Rpcx).await else { return };
     suite::run(&mut local).await;
+}
+
+#[tokio::test]
+async fn we_find_what_the_plug_in_of_rpcx_registers() {
+    let Some(local) = Local::new().await else { return };
+    let Some(plugins) = rpcx::Plugins::of("redis", &format!("127.0.0.1:{}", local.port)) else { return };
+    for base in ["/rpcx_test", "rpcx_test"] {
+        let url = format!("redis://127.0.0.1:{}/0?prefix={base}&layout=rpcx&confirm_after=0s", local.port);
+        let mut watch = switchboard_registry::connect(&url).unwrap().watch("Arith");
+        let server = plugins.register(base, "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
+        let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
+        suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+        server.end().await;
+        suite::until(&mut watch, "").await;
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,9 @@ impl Local {
         let mut command = Command::new(java);
         // Debian's launcher wants files below /etc; the class is all that it starts.
         command.args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/zookeeper.jar"]);
+        // Each session and each change waits for the disk otherwise, hundreds of them in this suite, and what is killed
+        // here is a process and not the machine.
+        command.arg("-Dzookeeper.forceSync=no");
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(&settings);
         Server::start(&mut command, self.port).await
     }

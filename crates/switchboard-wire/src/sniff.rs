@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{baidu, erpc, native, rpcx, thrift};
+use crate::{baidu, erpc, kiss, native, rpcx, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -33,6 +33,8 @@ pub enum Protocol {
     Http2,
     /// JSON-RPC on bare bytes.
     JsonRpc,
+    /// kiss-rpc.
+    Kiss,
     /// The native wire.
     Native,
     /// rpcx.
@@ -52,6 +54,7 @@ impl Protocol {
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
+            Protocol::Kiss => "kiss",
             Protocol::Native => "native",
             Protocol::Rpcx => "rpcx",
             Protocol::Thrift => "thrift",
@@ -82,6 +85,7 @@ const ENTRIES: &[Entry] = &[
     (Protocol::Rpcx, is_rpcx),
     (Protocol::Thrift, is_thrift),
     (Protocol::Erpc, is_erpc),
+    (Protocol::Kiss, is_kiss),
 ];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
@@ -228,6 +232,14 @@ fn is_erpc_message(rest: &[u8]) -> Verdict {
     }
 }
 
+/// A frame, or one from before the first release: the machine says that it is none.
+fn is_kiss(prefix: &[u8]) -> Verdict {
+    match starts(prefix, &kiss::MAGIC) {
+        Verdict::No => starts(prefix, &kiss::UNRELEASED_MAGIC),
+        verdict => verdict,
+    }
+}
+
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
     let known = prefix.len().min(wanted.len());
     match prefix[..known] == wanted[..known] {
@@ -266,6 +278,8 @@ mod tests {
             (b"\0\0\0\x38\0\x08\x01\x10\x01", Protocol::Erpc),
             (b"\0\0\0\x60\0{\"seq\":1", Protocol::Erpc),
             (b"\0\0\0\x45\x01g\x1f\x8b\x08", Protocol::Erpc),
+            (b"\xFF\xFF\x14\x01\0\x04", Protocol::Kiss),
+            (b"\xAA\xBB\xCC\xDD\xAA\xAA\xAA\xFF\0", Protocol::Kiss),
         ];
         for (bytes, protocol) in cases {
             let first =
@@ -291,6 +305,9 @@ mod tests {
             b"PRI * HTTP/1.1\r\n",
             b"\xF5SWX",
             b"STRM\0",
+            b"\xFF\xFF\x10",
+            // A greeting of ZMTP.
+            b"\xFF\0\0",
         ] {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }

@@ -39,6 +39,9 @@ mod metrics;
 mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+mod push;
+#[cfg(feature = "auth")]
+pub mod rpcx;
 pub mod runtime;
 pub mod server;
 pub mod service;
@@ -74,6 +77,7 @@ pub use metrics::{
 pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
+pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
 pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
@@ -106,7 +110,7 @@ macro_rules! include_proto {
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {
-    pub use crate::codec::thrift;
+    pub use crate::codec::{flatbuffers, thrift};
     #[cfg(feature = "proto")]
     pub use buffa;
     #[cfg(feature = "proto")]

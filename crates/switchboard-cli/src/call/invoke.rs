@@ -25,6 +25,8 @@ pub(super) struct Invocation<'a> {
     pub(super) codec: Codec,
     pub(super) metadata: &'a [(String, Bytes)],
     pub(super) timeout: Option<Duration>,
+    /// Nobody waits for a reply.
+    pub(super) oneway: bool,
     /// Somebody wants to know why.
     pub(super) explains: bool,
 }
@@ -89,7 +91,12 @@ impl Invocation<'_> {
             // Until something is known of its attempts.
             output.explain(Explain::new(self.channel.explain(method.path, None), Vec::new()));
         }
-        match method.service.methods[usize::from(method.index)].kind {
+        match kind(method) {
+            Kind::Unary if self.oneway => {
+                let request = requests.only(method.path).await?;
+                let call = with_options!(self, self.channel.oneway(method, self.codec, Ok(request)));
+                call.await.map_err(|status| failed(status, output))
+            }
             Kind::Unary => {
                 let request = requests.only(method.path).await?;
                 let sent = Instant::now();
@@ -139,6 +146,11 @@ impl Invocation<'_> {
             }
         }
     }
+}
+
+/// Whether requests or replies are streams.
+pub(super) fn kind(method: &ClientMethod) -> Kind {
+    method.service.methods[usize::from(method.index)].kind
 }
 
 async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use super::known::KnownResolver;
 use super::{
     args::CallArgs,
     failure::Failure,
-    names::{instead, split_method},
+    names::{instead, only_with_suffix, split_method},
     reflection::{Answer, Question, Reflection},
 };
 use prost::Message;
@@ -89,9 +89,7 @@ impl Schema {
             return Ok(service);
         }
         let services = self.services().await?;
-        let suffix = format!(".{name}");
-        let mut same = services.iter().filter(|service| service.ends_with(&suffix));
-        if let (Some(full), None) = (same.next(), same.next()) {
+        if let Some(full) = only_with_suffix(services.iter().map(String::as_str), name) {
             self.fetch(full).await?;
             if let Some(service) = self.pool.get_service_by_name(full) {
                 return Ok(service);
@@ -138,10 +136,8 @@ impl Schema {
         if let Some(symbol) = self.known(&name) {
             return Ok(symbol);
         }
-        let suffix = format!(".{name}");
         let names = self.names();
-        let mut same = names.iter().filter(|known| known.ends_with(&suffix));
-        if let (Some(full), None) = (same.next(), same.next())
+        if let Some(full) = only_with_suffix(names.iter().map(String::as_str), &name)
             && let Some(symbol) = self.known(full)
         {
             return Ok(symbol);

@@ -6,7 +6,7 @@ use super::{
     meta::{Meta, put_nonzero},
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto,
+    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto, snappy,
     wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
 use bytes::{Bytes, BytesMut};
@@ -296,7 +296,7 @@ fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes
     let plain = match compress_type {
         0 => return Ok(item),
         _ if item.is_empty() => return Ok(item),
-        1 => unsnap(&item, bytes_max),
+        1 => snappy::decompress(&item, bytes_max),
         2 => inflate(&mut MultiGzDecoder::new(&item[..])),
         3 => inflate(&mut ZlibDecoder::new(&item[..])),
         other => return Err(broken(format!("a reply of compress type {other}, which is not read here"))),
@@ -308,19 +308,6 @@ fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes
         )));
     }
     Ok(plain.into())
-}
-
-/// The raw format of Snappy, which says first how long it becomes: memory is taken for what it may become.
-fn unsnap(item: &[u8], bytes_max: u32) -> Result<Vec<u8>, String> {
-    let len = snap::raw::decompress_len(item).map_err(|why| why.to_string())?;
-    if len > bytes_max as usize {
-        return Err(format!("it would have {len} bytes, the limit is {bytes_max} (message_bytes_max)"));
-    }
-    // A copy of 3 bytes makes 64 at most.
-    if len > item.len().saturating_mul(22) + 64 {
-        return Err(format!("{} bytes cannot become {len}", item.len()));
-    }
-    snap::raw::Decoder::new().decompress_vec(item).map_err(|why| why.to_string())
 }
 
 /// Whole milliseconds, rounded up; 0 on the wire means no deadline, so an expired one becomes 1.

@@ -8,8 +8,8 @@ use super::{
     meta::{Meta, Request, put_nonzero},
 };
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
-    foreign::{self, Places},
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
     proto,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };

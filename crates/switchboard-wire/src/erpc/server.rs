@@ -8,8 +8,8 @@ use super::{
     metadata, names,
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
-    foreign::{self, Places},
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
     wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
 };
 use bytes::{Bytes, BytesMut};
@@ -89,7 +89,7 @@ impl Server {
         match self.begin(message, oneway) {
             Ok(Some((head, first))) => {
                 let id = match oneway {
-                    true => self.calls.oneway(),
+                    true => self.calls.unanswered(),
                     false => {
                         let (codec, metadata) = (message.codec, Metadata::new());
                         self.calls.enter(Pending { address, codec, metadata })

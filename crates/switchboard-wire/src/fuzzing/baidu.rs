@@ -2,12 +2,13 @@
 
 use super::{
     Choices,
+    feed::{answered, feed, heard},
     machines::{encodings, limits, table},
 };
 use crate::{
     Input, Limits, Metadata, Outbox, Status,
     baidu::{Client, META_BYTES_MAX, Server},
-    wire::{ClientEvent, ClientWire, Codec, Encoding, Head, Open, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Codec, Encoding, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -26,14 +27,14 @@ pub fn baidu_input(data: &[u8]) {
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
+    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
+    // It is taken at once.
+    let written_max = |_: usize| 0;
     let served = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let mut written = Vec::new();
-        let events = fed(&bytes, steps, &limits, |input, out| {
-            let event = match short.then(|| server.next_call(input)).flatten() {
-                Some(opened) => Some(whole(opened)),
-                None => server.recv(input, out)?,
-            };
+        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = heard(&mut server, short, input, out)?;
             // Every call is answered at once, so its place is that of the next.
             match &event {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed, .. }) => {
@@ -59,59 +60,17 @@ pub fn baidu_input(data: &[u8]) {
     assert_eq!(once, served(&steps, true), "the short way differs");
     let called = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        fed(&bytes, steps, &limits, |input, out| {
-            let event = match short.then(|| client.next_reply(input)).flatten() {
-                Some((id, item)) => Some(ClientEvent::Reply { id, item, compressed: false }),
-                None => client.recv(input, out)?,
-            };
+        feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = answered(&mut client, short, input, out)?;
             if let Some(ClientEvent::Reply { item, .. }) = &event {
                 assert!(item.len() <= limits.message_bytes_max as usize, "a reply of {} bytes", item.len());
             }
-            assert!(out.is_empty(), "a client answers nothing");
             Ok(event)
         })
     };
     let once = called(&[], false);
     assert_eq!(once, called(&steps, false));
     assert_eq!(once, called(&steps, true), "the short way differs");
-}
-
-fn whole(opened: Opened) -> ServerEvent {
-    let Opened { id, method, codec, timeout, first } = opened;
-    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-    ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
-}
-
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake.
-fn fed<E: std::fmt::Debug>(
-    bytes: &[u8],
-    steps: &[u8],
-    limits: &Limits,
-    mut next: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, crate::Fatal>,
-) -> (Vec<String>, bool) {
-    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
-    let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut rest) = (Vec::new(), bytes);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
-        input.extend(piece);
-        loop {
-            match next(&mut input, &mut out) {
-                Ok(Some(event)) => events.push(format!("{event:?}")),
-                Ok(None) => break,
-                Err(_) => return (events, true),
-            }
-        }
-        assert!(input.len() < kept_max, "{} bytes are kept", input.len());
-        assert!(input.buffer().capacity() <= bytes.len() + 4 * kept_max, "a buffer out of proportion");
-        if rest.is_empty() {
-            break;
-        }
-    }
-    (events, false)
 }
 
 /// Mostly well-formed frames with odd contents, at times nothing but noise.
@@ -210,19 +169,17 @@ pub fn baidu_conversation(data: &[u8]) {
         };
         client.open(id, open, Some(&first), &mut up).expect("a call within the limits");
         at_server.extend(&up.take_all());
-        let heard = match choices.one_in(2).then(|| server.next_call(&mut at_server)).flatten() {
-            Some(opened) => whole(opened),
-            None => server.recv(&mut at_server, &mut down).expect("a frame").expect("a call"),
-        };
+        let event = heard(&mut server, choices.one_in(2), &mut at_server, &mut down);
+        let event = event.expect("a frame").expect("a call");
         let ServerEvent::Open {
             id: place,
             head,
             first: Some(came),
             compressed: came_compressed,
             more: false,
-        } = heard
+        } = event
         else {
-            panic!("{heard:?}")
+            panic!("{event:?}")
         };
         assert_eq!((&came, came_compressed, head.encoding), (&message, compressed, encoding));
         assert_eq!((head.codec, head.timeout, &head.metadata), (codec, timeout, &metadata));

@@ -2,8 +2,9 @@
 
 use super::{
     Choices,
-    feed::{Feed, feed, within},
+    feed::feed,
     machines::{limits, table},
+    rpcx::within,
 };
 use crate::{
     Code, Codec, Input, Limits, Metadata, Outbox, Status,
@@ -24,23 +25,30 @@ pub fn erpc_input(data: &[u8]) {
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let framing = framing(&mut choices);
     let bytes = frames(framing, &mut choices);
+    let kept_max = 2 * limits.message_bytes_max as usize + HEAD_BYTES_MAX + 256;
+    // The shortest call that is answered has ten bytes, and an error says why it is one.
+    let written_max = |read| 64 * read;
     let served = |steps: &[u8]| {
         let mut server = Server::new(limits, table());
-        let recv = |input: &mut Input, out: &mut Outbox| server.recv(input, out);
-        feed(&fed(&bytes, steps, &limits), recv, |event| {
-            if let ServerEvent::Open { head, first, .. } = event {
+        feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = server.recv(input, out)?;
+            if let Some(ServerEvent::Open { head, first, .. }) = &event {
                 within(&head.metadata, said(first.as_ref()), &limits);
             }
+            Ok(event)
         })
     };
     assert_eq!(served(&[]), served(&steps));
     let called = |steps: &[u8]| {
         let mut client = Client::new(limits, Settings { framing, ..Settings::default() });
-        let recv = |input: &mut Input, out: &mut Outbox| client.recv(input, out);
-        feed(&fed(&bytes, steps, &limits), recv, |event| match event {
-            ClientEvent::Head { metadata, .. } => within(metadata, None, &limits),
-            ClientEvent::Reply { item, .. } => within(&Metadata::new(), said(Some(item)), &limits),
-            _ => {}
+        feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = client.recv(input, out)?;
+            match &event {
+                Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
+                Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), said(Some(item)), &limits),
+                _ => {}
+            }
+            Ok(event)
         })
     };
     assert_eq!(called(&[]), called(&steps));
@@ -138,12 +146,6 @@ fn said(message: Option<&Bytes>) -> Option<&Bytes> {
 
 fn framing(choices: &mut Choices<'_>) -> Framing {
     [Framing::Json, Framing::Proto, Framing::Raw][usize::from(choices.byte()) % 3]
-}
-
-/// The shortest call that is answered has ten bytes, and an error says why it is one.
-fn fed<'a>(bytes: &'a [u8], steps: &'a [u8], limits: &Limits) -> Feed<'a> {
-    let kept_max = 2 * limits.message_bytes_max as usize + HEAD_BYTES_MAX + 256;
-    Feed { bytes, steps, kept_max, answer_factor: 64 }
 }
 
 /// Mostly well-formed frames with odd contents, at times nothing but noise.

@@ -7,9 +7,9 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
-    foreign::{self, Places},
-    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, ServerEvent, ServerWire},
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
+    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{str, sync::Arc};
@@ -29,6 +29,8 @@ pub struct Server {
     /// The place in `known` of the last call.
     last: usize,
     calls: Places<Pending>,
+    /// The number of the last message that nobody asked for.
+    pushed: u64,
     refusing: bool,
 }
 
@@ -60,6 +62,7 @@ impl Server {
             known: Vec::new(),
             last: 0,
             calls: Places::default(),
+            pushed: 0,
             refusing: false,
         }
     }
@@ -93,7 +96,7 @@ impl Server {
                 let first = Some(input.take(head.payload.len()));
                 let compressed = call.encoding != Encoding::Identity;
                 let id = match call.oneway {
-                    true => self.calls.oneway(),
+                    true => self.calls.unanswered(),
                     false => self.calls.enter(Pending::of(header, known.names)),
                 };
                 Ok(ServerEvent::Open { id, head: call, first, compressed, more: false })
@@ -236,9 +239,9 @@ pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec,
     let (service, _) = table.place(method);
     let is_protobuf = !table.services()[usize::from(service)].descriptor.is_empty();
     match frame::codec_of(number) {
-        Some(codec) => Ok(codec),
         // The caller has written the message itself.
-        None if number == frame::codec::RAW && is_protobuf => Ok(Codec::Proto),
+        Some(Codec::Raw) if is_protobuf => Ok(Codec::Proto),
+        Some(codec) => Ok(codec),
         None => Err(error::no_codec(number)),
     }
 }
@@ -292,7 +295,8 @@ impl ServerWire for Server {
             [] => None,
             block => Some(metadata::only_timeout(block)?),
         };
-        let codec = frame::codec_of(header.codec >> 4)?;
+        // Raw bytes mean something else to protobuf.
+        let codec = frame::codec_of(header.codec >> 4).filter(|codec| *codec != Codec::Raw)?;
         let max = self.table.message_bytes_max(known.method, self.limits.message_bytes_max);
         if payload.len() > max as usize || block.len() > self.limits.metadata_bytes_max as usize {
             return None;
@@ -354,5 +358,22 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn pushes(&self) -> bool {
+        true
+    }
+
+    /// Looks as a one-way call of the server's does; its numbers are of its own.
+    fn push(&mut self, push: &Push, out: &mut Outbox) {
+        self.pushed += 1;
+        let (bits, codec) = (bit::ONEWAY, frame::codec::RAW << 4);
+        let header = Header { version: 0, bits, codec, sequence: self.pushed };
+        let (path, method) = push.names();
+        let mut block = Block::default();
+        block.list(&push.metadata);
+        let names = frame::names(path, method);
+        frame::put_head(header, &names, block.len(), |into| block.put(into), push.message.len(), out);
+        out.put(&push.message);
     }
 }

@@ -10,6 +10,7 @@ pub(crate) enum Wire {
     GrpcWeb,
     HttpJson,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -17,7 +18,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 11] = [
+    pub(crate) const ALL: [Wire; 12] = [
         Wire::BaiduStd,
         Wire::Connect,
         Wire::Erpc,
@@ -25,6 +26,7 @@ impl Wire {
         Wire::GrpcWeb,
         Wire::HttpJson,
         Wire::JsonRpc,
+        Wire::Kiss,
         Wire::Native,
         Wire::Rpcx,
         Wire::Thrift,
@@ -41,6 +43,7 @@ impl Wire {
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
             Wire::JsonRpc => "jsonrpc",
+            Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
@@ -62,6 +65,7 @@ pub(crate) enum Carrier {
     Http1,
     Http2,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -70,12 +74,13 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 9] = [
+    pub(crate) const ALL: [Carrier; 10] = [
         Carrier::BaiduStd,
         Carrier::Erpc,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
+        Carrier::Kiss,
         Carrier::Native,
         Carrier::Rpcx,
         Carrier::Thrift,
@@ -89,6 +94,7 @@ impl Carrier {
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",
+            Carrier::Kiss => "kiss",
             Carrier::Native => "native",
             Carrier::Rpcx => "rpcx",
             Carrier::Thrift => "thrift",

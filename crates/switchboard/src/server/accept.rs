@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    baidu, erpc, jsonrpc, native, rpcx,
+    baidu, erpc, jsonrpc, kiss, native, rpcx,
     sniff::{self, Protocol, Sniffed},
     thrift,
     wire::ServerWire,
@@ -63,6 +63,7 @@ pub(super) async fn run(
                     counts: counted,
                     tally: None,
                     connection: next_id(),
+                    pusher: None,
                 };
                 accept(pipe, peer, &shared, &resolved);
             }
@@ -177,6 +178,11 @@ async fn serve(
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
             boxed(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
         }
+        Protocol::Kiss => {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
+            boxed(speak("kiss", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
             let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
@@ -239,6 +245,7 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
+        Protocol::Kiss => Some(Carrier::Kiss),
         Protocol::Native => Some(Carrier::Native),
         Protocol::Rpcx => Some(Carrier::Rpcx),
         Protocol::Thrift => Some(Carrier::Thrift),

@@ -19,6 +19,8 @@ pub(crate) enum Lack {
     NameOfUnary,
     /// A message that is too large is refused with another code.
     CodeOfLarge,
+    /// A failure says no more than that it is one.
+    Reason,
     /// All wires have this.
     Nothing,
 }
@@ -51,6 +53,13 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "a frame is a whole call, or the whole answer to one",
     ),
     (&RPCX, &[Lack::TrailersApart], "a frame has one list of metadata"),
+    (
+        &KISS,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a frame is a whole call, or the whole answer to one",
+    ),
+    (&KISS, &[Lack::Deadline, Lack::RequestMetadata, Lack::ReplyMetadata], "a header has no place for them"),
+    (&KISS, &[Lack::Reason], "of a failure there is one bit"),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
@@ -72,6 +81,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
 const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
+const KISS: [&str; 1] = ["kiss-rpc, compressed"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =

@@ -1,7 +1,7 @@
 //! The wires: a server for each, and a client.
 
 use crate::{
-    asked::{Answer, Asked, Body, sorted},
+    asked::{Answer, Asked, Body, Failure, sorted},
     cases::MESSAGE_BYTES_MAX,
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
@@ -10,7 +10,7 @@ use crate::{
     support::{certificates::Authority, memory},
 };
 use std::net::SocketAddr;
-use switchboard::{Channel, Kind, Limit, Running, Server};
+use switchboard::{Channel, Code, Kind, Limit, Running, Server};
 
 /// One wire, with the server at its end.
 pub(crate) struct Wire {
@@ -57,6 +57,11 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("rpcx", "rpcx", "?wire=rpcx"),
     ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
+    (
+        "kiss-rpc, compressed",
+        "kiss",
+        "?wire=kiss&snappy=dynamic&function=test.v1.Wires/Say:305419896&function=test.v1.Wires/Missing:9",
+    ),
 ];
 
 pub(crate) async fn all() -> Vec<Wire> {
@@ -98,7 +103,8 @@ pub(crate) async fn all() -> Vec<Wire> {
 }
 
 fn server(probe: &Probe) -> Server {
-    Server::new().add(probe.clone()).websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
+    let server = Server::new().add(probe.clone()).alias("kiss/305419896", "test.v1.Wires/Say");
+    server.websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
 }
 
 async fn served(address: &str) -> (Probe, Running) {
@@ -172,6 +178,10 @@ impl Wire {
             failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
             if lacks(Lack::FailureMetadata) || trailers_lost {
                 failure.metadata.clear();
+            }
+            if lacks(Lack::Reason) {
+                let message = "function 305419896 failed; kiss-rpc carries no reason".to_owned();
+                *failure = Failure { code: Some(Code::Unknown), message, ..Failure::default() };
             }
         }
         if lacks(Lack::ReplyMetadata) {

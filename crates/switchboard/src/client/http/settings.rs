@@ -150,6 +150,8 @@ impl Settings {
         match (self.codec, preferred) {
             // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
             (_, Codec::Postcard | Codec::Thrift) => Codec::Json,
+            // Which gRPC alone has a name for.
+            (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
             (None, preferred) => preferred,
         }
