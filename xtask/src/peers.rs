@@ -24,6 +24,8 @@ pub(crate) enum Peer {
     Curl,
     /// The DNS server.
     Dnsmasq,
+    /// A client and a server of eRPC for Go.
+    Erpc,
     Etcd,
     /// A client that asks reflection for everything.
     Evans,
@@ -63,6 +65,7 @@ const ALL: &[Peer] = &[
     Peer::Curl,
     Peer::Evans,
     Peer::Dnsmasq,
+    Peer::Erpc,
     Peer::Etcd,
     Peer::Ghz,
     Peer::GrpcGoClient,
@@ -158,6 +161,7 @@ impl Peers {
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
+            Peer::Erpc => self.go_module("erpc/peer", "erpc-peer"),
             Peer::Rpcx => self.go_module("rpcx/peer", "rpcx-peer"),
             Peer::RpcxRegistry => self.go_module("rpcx-registry", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
@@ -305,6 +309,7 @@ impl Peer {
             Self::Curl => "curl",
             Self::Evans => "evans",
             Self::Dnsmasq => "dnsmasq",
+            Self::Erpc => "eRPC for Go",
             Self::Etcd => "etcd",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",

@@ -213,6 +213,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::rpcx(run),
     },
     Step {
+        name: "interop-erpc",
+        about: "eRPC in both directions: its three framings, gzip filter, metadata, errors, pushes, credentials, heartbeats",
+        check: |run| suites::erpc(run),
+    },
+    Step {
         name: "interop-tls",
         about: "grpcio, grpcurl, curl and OpenSSL inside TLS, and a reload",
         check: |run| interop::run(run, Suite::Tls),

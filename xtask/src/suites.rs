@@ -2,6 +2,7 @@
 //! those suites call, and with the clients of `interop/conformance-client`.
 
 mod baidu;
+mod erpc;
 mod h2spec;
 mod rpcx;
 mod tools;
@@ -114,6 +115,11 @@ pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
 /// rpcx in both directions: its Go client to our server, and our client to its Go server.
 pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
+}
+
+/// eRPC in both directions: its Go client to our server, and our client to its Go servers.
+pub(crate) fn erpc(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Erpc, |peer| erpc::check(run, &peer))
 }
 
 /// baidu_std with Java programs: their client and our server, then the other way round.

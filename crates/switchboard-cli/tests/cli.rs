@@ -120,6 +120,7 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         "JSON-RPC, HTTP/1.1",
         "JSON-RPC, WebSocket",
         "JSON-RPC, TCP",
+        "erpc, TCP",
         "rpcx proto, TCP",
         "kiss-rpc, TCP",
         "rpcx MessagePack, TCP",

@@ -53,7 +53,6 @@ mod error;
 mod fields;
 mod frame;
 mod meta;
-mod proto;
 mod server;
 mod stream;
 #[cfg(test)]

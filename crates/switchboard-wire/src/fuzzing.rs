@@ -6,6 +6,7 @@
 mod baidu;
 mod choices;
 mod conversation;
+mod erpc;
 mod feed;
 mod flatbuffers;
 mod jsonrpc;
@@ -18,6 +19,7 @@ mod websocket;
 pub use baidu::{baidu_conversation, baidu_input, baidu_streams};
 pub use choices::Choices;
 pub use conversation::conversation;
+pub use erpc::{erpc_conversation, erpc_input};
 pub use flatbuffers::flatbuffers_message;
 pub use jsonrpc::jsonrpc_input;
 pub use kiss::{kiss_conversation, kiss_input};
@@ -81,6 +83,8 @@ pub fn sniff(data: &[u8]) {
         b"\0\0\0\x39\x80\x01\0\x01",
         b"\0\0\0\x39\x0f\xff\0\0",
         b"\0\0\0\x39\0\0\0\x03add",
+        b"\0\0\0\x39\0\x05zik0z\x01",
+        b"\0\0\0\x39\x01g\x1f\x8b",
         b"\xFF\xFF\x14\x01",
     ];
     let start = starts[usize::from(choices.byte()) % starts.len()];

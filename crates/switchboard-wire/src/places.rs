@@ -44,6 +44,18 @@ impl<T> Places<T> {
         id
     }
 
+    /// The call in this place.
+    #[inline]
+    pub(crate) fn get(&self, id: CallId) -> Option<&T> {
+        self.taken.get(id as usize)?.as_ref()
+    }
+
+    /// The call in this place, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: CallId) -> Option<&mut T> {
+        self.taken.get_mut(id as usize)?.as_mut()
+    }
+
     /// Gives a place back: its call is answered.
     #[inline]
     pub(crate) fn leave(&mut self, id: CallId) -> Option<T> {

@@ -132,8 +132,8 @@ pub(crate) struct ReplyMetadata {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `kiss`, `rpcx`,
-    /// `thrift` or `local`.
+    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `kiss`,
+    /// `rpcx`, `thrift` or `local`.
     pub wire: &'static str,
     /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.

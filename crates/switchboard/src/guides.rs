@@ -53,5 +53,9 @@ struct WiresRpcx;
 struct WiresBrpc;
 
 #[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/wires/erpc.md")]
+struct WiresErpc;
+
+#[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/wires/kiss-rpc.md")]
 struct WiresKissRpc;

@@ -6,11 +6,10 @@ use super::{
     PEER_BYTES_MAX, checksum, error, fields,
     frame::{self, Frame, Framer, Payload},
     meta::{Meta, put_nonzero},
-    proto,
     stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, snappy,
+    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto, snappy,
     wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
 };
 use bytes::{Bytes, BytesMut};

@@ -1,9 +1,7 @@
 //! `RpcMeta`: what a frame says of its call.
 
-use super::{
-    proto::{self, Fields, Malformed},
-    stream::Settings,
-};
+use super::stream::Settings;
+use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
 /// The fields of a meta that are of use here; everything else is skipped.

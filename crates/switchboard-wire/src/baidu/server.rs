@@ -8,11 +8,12 @@ use super::{
     fields,
     frame::{self, Frame, Framer, Payload},
     meta::{Meta, Request, put_nonzero},
-    proto,
     stream::WINDOW,
 };
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
+    proto,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -20,8 +21,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Names of methods that a connection need not look up again.
 const KNOWN_MAX: usize = 16;
-/// Places of calls that are kept when no call is under way.
-const CALLS_KEPT: usize = 64;
 /// The field `response` of a meta, without an error.
 const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
 
@@ -39,9 +38,7 @@ pub struct Server {
     known: Vec<Known>,
     /// Which of them it used last.
     last: usize,
-    /// By [`CallId`].
-    calls: Vec<Option<Pending>>,
-    free: Vec<CallId>,
+    calls: Places<Pending>,
     /// What the credentials of the connection add to its calls.
     credentials: Metadata,
     /// Streams of the calls.
@@ -90,8 +87,7 @@ impl Server {
             encodings: Encodings::NONE,
             known: Vec::new(),
             last: 0,
-            calls: Vec::new(),
-            free: Vec::new(),
+            calls: Places::default(),
             credentials: Metadata::new(),
             streams: streams::Streams::default(),
             refusing: false,
@@ -202,31 +198,12 @@ impl Server {
         found.map_err(|status| if knows(&service) { status } else { error::no_service(status) })
     }
 
-    /// A place for a call, from which its answer goes to its caller.
-    #[inline]
-    fn begin(&mut self, pending: Pending) -> CallId {
-        match self.free.pop() {
-            Some(id) => {
-                self.calls[id as usize] = Some(pending);
-                id
-            }
-            None => {
-                self.calls.push(Some(pending));
-                self.calls.len() as CallId - 1
-            }
-        }
-    }
-
     /// Gives a place back: its call is answered.
     #[inline]
     fn finish(&mut self, id: CallId) -> Option<Pending> {
-        let pending = self.calls.get_mut(id as usize)?.take()?;
-        self.free.push(id);
+        let pending = self.calls.leave(id)?;
         if let Some(stream) = &pending.stream {
             self.streams.forget(stream);
-        }
-        if self.free.len() == self.calls.len() && self.calls.len() > CALLS_KEPT {
-            (self.calls, self.free) = (Vec::new(), Vec::new());
         }
         Some(pending)
     }
@@ -238,7 +215,7 @@ impl Server {
         let Some(request) = meta.request else { return Err(Fatal("an RpcMeta without a request".into())) };
         let pending = Pending::of(&meta);
         if !meta.authentication_data.is_empty() {
-            self.credentials = fields::of_credentials(meta.authentication_data);
+            self.credentials = foreign::credentials(meta.authentication_data, fields::AUTHENTICATION_BIN);
         }
         let passed = self.check(frame, &meta, &request);
         if passed.is_ok() && !frame.is_whole(input) {
@@ -247,14 +224,12 @@ impl Server {
         }
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
-            if !self.credentials.is_empty() {
-                fields::add_credentials(&mut metadata, &self.credentials);
-            }
+            foreign::add_credentials(&mut metadata, &self.credentials);
             let Passed { method, kind, codec, encoding, timeout, attachment } = passed;
             Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, kind, attachment))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
-        let id = self.begin(pending);
+        let id = self.calls.enter(pending);
         let (mut head, kind, attachment) = match head {
             Ok(head) => head,
             Err(status) => {
@@ -280,13 +255,13 @@ impl Server {
 
     /// The checksum of a frame of this call, if its caller sent one.
     fn sum(&self, id: CallId, payload: Payload<'_>) -> Option<[u8; 4]> {
-        let with_attachment = self.calls.get(id as usize)?.as_ref()?.checksum?;
+        let with_attachment = self.calls.get(id)?.checksum?;
         let also = payload.attachment.filter(|_| with_attachment);
         Some(checksum::value(payload.message().chain(also)))
     }
 
     fn pending(&mut self, id: CallId) -> Option<&mut Pending> {
-        self.calls.get_mut(id as usize)?.as_mut()
+        self.calls.get_mut(id)
     }
 
     /// Answers a call that succeeded.
@@ -298,7 +273,7 @@ impl Server {
         trailers: Option<&Metadata>,
         out: &mut Outbox,
     ) {
-        let Some(Some(pending)) = self.calls.get(id as usize) else { return };
+        let Some(pending) = self.calls.get(id) else { return };
         if pending.is_streaming() {
             for item in item.message() {
                 self.send(id, item, out);
@@ -403,7 +378,7 @@ impl ServerWire for Server {
             return None;
         }
         let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
-        let id = self.begin(Pending::of(&meta));
+        let id = self.calls.enter(Pending::of(&meta));
         let (first, _) = frame.take(0, input);
         Some(Opened { id, method, codec, timeout, first })
     }
@@ -419,7 +394,7 @@ impl ServerWire for Server {
 
     #[inline]
     fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        let plain = self.calls.get(id as usize).and_then(Option::as_ref).is_some_and(Pending::is_plain);
+        let plain = self.calls.get(id).is_some_and(Pending::is_plain);
         if !plain {
             return self.succeed(id, Payload::one(item), false, None, out);
         }
@@ -438,7 +413,7 @@ impl ServerWire for Server {
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+        if let Some(pending) = self.calls.get_mut(id) {
             pending.head = Some(Box::new(metadata.clone()));
         }
     }

@@ -3,9 +3,11 @@
 use super::{
     frame::{self, Payload},
     meta::put_nonzero,
+};
+use crate::{
+    Outbox,
     proto::{self, Fields, Malformed},
 };
-use crate::Outbox;
 use bytes::{Bytes, BytesMut};
 
 /// Bytes of messages that one side may send ahead of the other's reader: what brpc's streams have unless they are told

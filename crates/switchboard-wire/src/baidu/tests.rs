@@ -6,10 +6,10 @@ use super::{
     Client, Names, Server, checksum, error_code,
     frame::{self, Payload},
     meta::put_user_field,
-    proto,
 };
 use crate::{
     Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
+    proto,
     wire::{
         ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, Opened, ServerEvent, ServerWire,
     },

@@ -202,7 +202,7 @@ fn written_max(read: usize) -> usize {
     16 * read
 }
 
-fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limits) {
+pub(super) fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limits) {
     assert!(metadata.len() <= limits.metadata_entries_max as usize, "{} entries", metadata.len());
     assert!(metadata.encoded_len() <= limits.metadata_bytes_max as usize, "{} bytes", metadata.encoded_len());
     let len = message.map_or(0, Bytes::len);

@@ -7,7 +7,7 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
+    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::Bytes;
@@ -129,7 +129,7 @@ impl Client {
     fn too_large(&self, head: &Head, part: Part) -> Option<ClientEvent> {
         let id = answered(head.header)?;
         let status = match part {
-            Part::Metadata => metadata::too_large(head.metadata.len(), &self.limits),
+            Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
             Part::Payload => {
                 let (bytes, max) = (head.payload.len(), self.limits.message_bytes_max);
                 let text =
@@ -186,7 +186,7 @@ impl ClientWire for Client {
         }
         block.list(open.metadata);
         if block.len() > self.limits.metadata_bytes_max as usize {
-            return Err(metadata::too_large(block.len(), &self.limits));
+            return Err(foreign::metadata_too_large(block.len(), &self.limits));
         }
         let Some(names) = self.methods.get(usize::from(open.method)) else {
             return Err(Status::internal(format!("method number {} has no name", open.method)));

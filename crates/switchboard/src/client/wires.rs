@@ -1,6 +1,7 @@
 //! Wires of other frameworks that a channel speaks: one file each, and a line in [`WIRES`].
 
 mod baidu;
+mod erpc;
 mod kiss;
 mod rpcx;
 mod thrift;
@@ -43,6 +44,7 @@ type Make = fn() -> Box<dyn Foreign>;
 /// The one list, by the names that `wire=` takes.
 const WIRES: &[(&str, Make)] = &[
     ("baidu_std", || Box::<baidu::BaiduStd>::default()),
+    ("erpc", || Box::<erpc::Erpc>::default()),
     ("kiss", || Box::<kiss::Kiss>::default()),
     ("rpcx", rpcx::make),
     ("thrift", || Box::<thrift::Thrift>::default()),

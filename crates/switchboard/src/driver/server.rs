@@ -147,6 +147,7 @@ impl<W: ServerWire> Connection<W> {
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
+            Wire::Erpc => (Wire::Erpc, Carrier::Erpc),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
             Wire::Kiss => (Wire::Kiss, Carrier::Kiss),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),

@@ -6,8 +6,19 @@ use crate::{Error, Result, Status};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Wires(u16);
 
-const NAMES: [&str; 10] =
-    ["baidu_std", "connect", "grpc", "grpc-web", "http-json", "jsonrpc", "kiss", "native", "rpcx", "thrift"];
+const NAMES: [&str; 11] = [
+    "baidu_std",
+    "connect",
+    "erpc",
+    "grpc",
+    "grpc-web",
+    "http-json",
+    "jsonrpc",
+    "kiss",
+    "native",
+    "rpcx",
+    "thrift",
+];
 
 impl Wires {
     pub(crate) const ALL: Wires = Wires(u16::MAX);

@@ -5,6 +5,7 @@
 pub(crate) enum Wire {
     BaiduStd,
     Connect,
+    Erpc,
     Grpc,
     GrpcWeb,
     HttpJson,
@@ -17,9 +18,10 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 11] = [
+    pub(crate) const ALL: [Wire; 12] = [
         Wire::BaiduStd,
         Wire::Connect,
+        Wire::Erpc,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
@@ -36,6 +38,7 @@ impl Wire {
         match self {
             Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
+            Wire::Erpc => "erpc",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
@@ -58,6 +61,7 @@ impl Wire {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
     BaiduStd,
+    Erpc,
     Http1,
     Http2,
     JsonRpc,
@@ -70,8 +74,9 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 9] = [
+    pub(crate) const ALL: [Carrier; 10] = [
         Carrier::BaiduStd,
+        Carrier::Erpc,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
@@ -85,6 +90,7 @@ impl Carrier {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Carrier::BaiduStd => "baidu_std",
+            Carrier::Erpc => "erpc",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",

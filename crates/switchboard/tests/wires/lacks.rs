@@ -37,6 +37,12 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
     (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
     (
+        &ERPC,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a message is a whole call, or the whole answer to one",
+    ),
+    (&ERPC, &[Lack::TrailersApart], "a message has one list of metadata"),
+    (
         &RPCX,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
         "a frame is a whole call, or the whole answer to one",
@@ -69,6 +75,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 ];
 
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
+const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
 const KISS: [&str; 1] = ["kiss-rpc, compressed"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 

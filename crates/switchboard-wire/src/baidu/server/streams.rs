@@ -9,9 +9,9 @@ use crate::{
         fields,
         frame::{self, Frame, Payload},
         meta::Meta,
-        proto,
         stream::{self, NO_STREAM, Settings, Stream, StreamMeta},
     },
+    proto,
     wire::{CallId, Head, ServerEvent},
 };
 use bytes::Bytes;

@@ -87,8 +87,8 @@ impl End<Client> {
 /// A frame to a stream: its number, the one of the sender, kind, more fields, payload.
 fn frame(to: u64, from: u64, kind: u8, more: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut meta = bytes::BytesMut::new();
-    crate::baidu::proto::put_number(&mut meta, 1, to);
-    crate::baidu::proto::put_number(&mut meta, 2, from);
+    crate::proto::put_number(&mut meta, 1, to);
+    crate::proto::put_number(&mut meta, 2, from);
     meta.extend_from_slice(&[0x18, kind]);
     meta.extend_from_slice(more);
     let mut bytes = b"STRM".to_vec();

@@ -1,10 +1,10 @@
-//! As much of the encoding of Protocol Buffers as the metas need: fields in, fields out.
+//! As much of the encoding of Protocol Buffers as heads of messages need: fields in, fields out.
 
 use bytes::{BufMut, BytesMut};
 
 /// The value of a field as it is on the wire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// Of a fixed size; no field that is known has one.
@@ -13,7 +13,7 @@ pub(super) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The number of a field that should be one; 0 otherwise.
-    pub(super) fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         match self {
             Value::Varint(number) => number,
             Value::Bytes(_) | Value::Fixed => 0,
@@ -21,7 +21,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes of a field that should have some; none otherwise.
-    pub(super) fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Bytes(bytes) => bytes,
             Value::Varint(_) | Value::Fixed => &[],
@@ -31,16 +31,16 @@ impl<'a> Value<'a> {
 
 /// The fields of a message, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 impl<'a> Fields<'a> {
     /// The number and value of the next field; none at the end.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -85,22 +85,21 @@ impl<'a> Fields<'a> {
 
 /// Appends a number.
 #[inline]
-pub(super) fn put_number(into: &mut BytesMut, field: u32, number: u64) {
+pub(crate) fn put_number(into: &mut BytesMut, field: u32, number: u64) {
     put_varint(into, u64::from(field) << 3);
     put_varint(into, number);
 }
 
 /// Appends text, bytes or a message.
 #[inline]
-pub(super) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
-    put_varint(into, u64::from(field) << 3 | 2);
-    put_varint(into, bytes.len() as u64);
+pub(crate) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
+    put_len(into, field, bytes.len());
     into.put_slice(bytes);
 }
 
 /// Appends a message that `write` appends the fields of.
 #[inline]
-pub(super) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&mut BytesMut)) {
+pub(crate) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&mut BytesMut)) {
     put_varint(into, u64::from(field) << 3 | 2);
     let at = into.len();
     // Most are so short that their length is one byte.
@@ -115,6 +114,13 @@ pub(super) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&m
         put_varint(into, len as u64);
         into.extend_from_slice(&message);
     }
+}
+
+/// Appends what stands before `len` bytes of a field.
+#[inline]
+pub(crate) fn put_len(into: &mut BytesMut, field: u32, len: usize) {
+    put_varint(into, u64::from(field) << 3 | 2);
+    put_varint(into, len as u64);
 }
 
 #[inline]
