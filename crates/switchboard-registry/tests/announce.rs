@@ -46,7 +46,8 @@ async fn registry(url: &str) -> Running {
 #[tokio::test]
 async fn every_service_is_registered_until_the_drain() {
     let running = registry("tcp://127.0.0.1:0").await;
-    let registry: Arc<dyn Registry> = Arc::new(Embedded::connect(&running.url(), suite::options()).unwrap());
+    let registry: Arc<dyn Registry> =
+        Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
     let mut watch = registry.watch("announce.Echo");
     let mut other = registry.watch("announce.Other");
     let instance = Instance::default().zone("z").weight(7);
@@ -77,7 +78,7 @@ async fn a_registry_that_is_down_holds_up_nothing() {
     let down = registry("tcp://127.0.0.1:0").await;
     let url = down.url();
     down.kill();
-    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).unwrap());
+    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).expect("an address"));
     let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
     let server = server.start().await.unwrap();
     let echo = EchoClient::connect(&server.url()).await.unwrap();
@@ -128,10 +129,10 @@ impl Succession {
     async fn begin() -> Succession {
         let running = registry("tcp://127.0.0.1:0").await;
         let client: Arc<dyn Registry> =
-            Arc::new(Embedded::connect(&running.url(), suite::options()).unwrap());
+            Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
         let (folder, mut watch) = (suite::Folder::new(), client.watch("announce.Echo"));
         let first = Succession::server(&folder).announce(client.clone(), Instance::default().version("1"));
-        let first = first.start().await.unwrap();
+        let first = first.start().await.expect("a free port");
         suite::until(&mut watch, &first.url()).await;
         Succession { _registry: running, client, watch, folder, first }
     }

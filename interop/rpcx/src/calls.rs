@@ -7,7 +7,7 @@ use crate::{
     side,
 };
 use std::{fmt::Debug, time::Duration};
-use switchboard::{Channel, Code, Compression, Pushes, Status};
+use switchboard::{Channel, Code, Compression, Pushes, Status, codec::thrift::Exception};
 
 /// Longer than every deadline here but the one that is to pass.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -181,7 +181,7 @@ mod tests {
         let [Told::Are(name, found, ttl)] = &told[..] else { panic!("it is there") };
         assert_eq!((name, &found[..], ttl.as_secs()), (&label(&instance), &[instance.clone()][..], 9));
         assert!(matches!(
-            &read_answer(Style::Own, &answer(&instance, 0).unwrap(), "a.B", 2000)[..],
+            &read_answer(Style::Own, &answer(Style::Own, &instance, 0).unwrap(), "a.B", 2000)[..],
             [Told::Gone(_)]
         ));
         assert!(

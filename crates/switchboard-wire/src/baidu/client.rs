@@ -123,12 +123,11 @@ impl Client {
         let sum = (meta.checksum_type == 1)
             .then(|| (<[u8; 4]>::try_from(meta.checksum_value).ok(), meta.checksum_with_attachment));
         let (item, attachment) = frame.take(attachment, input);
-        if let Some((sum, with_attachment)) = sum {
-            if sum != Some(checksum::value([&item].into_iter().chain(with_attachment.then_some(&attachment))))
-            {
-                let status = broken("the checksum of the reply is another one: it was damaged on its way");
-                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
-            }
+        if let Some((sum, with_attachment)) = sum
+            && sum != Some(checksum::value([&item].into_iter().chain(with_attachment.then_some(&attachment))))
+        {
+            let status = broken("the checksum of the reply is another one: it was damaged on its way");
+            return Ok(Some(ClientEvent::End { id, end: Err(status) }));
         }
         let item = match decompressed(compress_type, item, max) {
             Ok(item) => item,

@@ -29,7 +29,7 @@ impl Chain {
     /// What the call is about to meet.
     pub(crate) fn tell(&self, call: &Call) -> Told {
         let method = self.method(call.method());
-        let rates = method.rates.iter().map(|rate| rate.to_string());
+        let rates = method.rates.iter().map(ToString::to_string);
         let limits = method.limiters.iter().map(|limiter| {
             let stats = limiter.stats();
             format!("{} {} of {} ({})", stats.what, stats.in_flight, stats.limit, stats.how)

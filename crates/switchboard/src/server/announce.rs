@@ -160,7 +160,7 @@ impl Taken {
     async fn over(&mut self) {
         if self.names.wait_for(|names| names.contains(&self.name)).await.is_err() {
             // The server ends, which others see.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -134,7 +134,7 @@ pub(super) async fn stream(
 async fn send(pool: &Pool<Texts>, begin: &Begin, message: &Bytes, items: Option<Arc<Queue>>) -> Result<Sent> {
     // What channels add by themselves is for servers that can be told.
     let marks = [fleet::ATTEMPT, guard::ASKED.0];
-    if begin.metadata.iter().any(|(name, _)| !marks.contains(&&*name)) {
+    if begin.metadata.iter().any(|(name, _)| !marks.contains(&name)) {
         return Err(Status::invalid_argument(
             "JSON-RPC over a WebSocket has no place for a call's metadata; over HTTP it has",
         ));
