@@ -43,9 +43,9 @@
 //!
 //! brpc knows neither a half-closed stream nor how one ended. Here `CLOSE` of a client ends the requests: replies still
 //! follow, to which brpc's clients, having forgotten the stream, answer `RST`, which cancels the call. The server's
-//! `CLOSE` ends the call; `RST` fails it. Both may hold a response of the call as their payload, which brpc does not look
-//! at: with trailers, and with the error and its status. Metadata that a handler sends after the response goes with the
-//! trailers.
+//! `CLOSE` ends the call; `RST` fails it. Both may hold a response of the call as their payload, which brpc does not
+//! look at: with trailers, and with the error and its status. Metadata that a handler sends after the response goes
+//! with the trailers.
 
 mod checksum;
 mod client;

@@ -397,7 +397,8 @@ pub trait ServerWire: Send {
     /// Sends reply metadata; at most once a call, before any message.
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
 
-    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with streams.
+    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with
+    /// streams.
     fn item(&mut self, id: CallId, _item: &Bytes, _compressed: bool, out: &mut Outbox) {
         let text = format!("a message of a stream on {}, which has none", self.name());
         self.end(id, Err(&Status::internal(text)), out);

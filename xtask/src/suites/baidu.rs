@@ -1,4 +1,5 @@
-//! baidu_std between our programs and those of `interop/baidu/java`, and its streams with those of `interop/baidu/python`.
+//! baidu_std between our programs and those of `interop/baidu/java`, and its streams with those of
+//! `interop/baidu/python`.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The datagrams: a question, what an instance says of itself, and its farewell.
 //!
-//! Of our own, the instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; PTR, SRV and A or AAAA
-//! beside it are for other browsers. Its label is a fingerprint of service and id, so that two with the same
+//! Of our own, the instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; PTR, SRV and A
+//! or AAAA beside it are for other browsers. Its label is a fingerprint of service and id, so that two with the same
 //! replace each other. What rpcx has in place of that is in [`rpcx`].
 
 use super::rpcx;

@@ -1,5 +1,5 @@
-//! What rpcx's plug-in for mDNS tells: all services of a process in one string of the TXT record, as a list in JSON that
-//! is escaped like a URL query.
+//! What rpcx's plug-in for mDNS tells: all services of a process in one string of the TXT record, as a list in JSON
+//! that is escaped like a URL query.
 
 use super::records::{STRING_BYTES_MAX, Told};
 use crate::layout::{Layout, RpcxLayout};
@@ -101,7 +101,9 @@ mod tests {
             {"service":"Other","service_address":"tcp@h:1"},{"service":"Arith","service_address":"quic@h:2"}]"#;
         // As Go escapes it.
         let string = web::encode(json).replace("%20", "+").into_bytes().into_boxed_slice();
-        let read = |service, ttl| read("host".to_owned(), &[string.clone()], ttl, service, 1000).unwrap();
+        let read = |service, ttl| {
+            read("host".to_owned(), std::slice::from_ref(&string), ttl, service, 1000).unwrap()
+        };
         let Told::Are(_, found, ttl) = read("Arith", 3200) else { panic!("it is there") };
         assert_eq!(found, [Instance::new("Arith", "tcp://h:1?wire=rpcx").weight(700)]);
         assert_eq!(ttl, Duration::from_secs(TTL_MAX.into()));

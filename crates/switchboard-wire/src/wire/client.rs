@@ -119,8 +119,8 @@ pub trait ClientWire: Send {
         u32::MAX
     }
 
-    /// Bytes of a stream that a server may send ahead of its reader, where servers are told so many: more on a wire that
-    /// tells them nothing, and whose servers keep a window of their own.
+    /// Bytes of a stream that a server may send ahead of its reader, where servers are told so many: more on a wire
+    /// that tells them nothing, and whose servers keep a window of their own.
     fn receive_window(&self, told: u32) -> u32 {
         told
     }

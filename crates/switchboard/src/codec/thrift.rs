@@ -2,9 +2,10 @@
 //!
 //! Written as Thrift, a request is the struct of a method's arguments and a reply that of its result, in which field 0
 //! is the value and others are the exceptions that the method declares. In JSON and postcard the arguments have names,
-//! and the reply is the value. As a struct on its own, which rpcx has, a request is the only argument if that is a struct,
-//! and a reply is the value if that is one; others are as in Thrift. Beside Thrift itself an exception is a [`Status`] with the exception as its detail, whose type name is that
-//! of the exception and whose value is its struct in the binary protocol.
+//! and the reply is the value. As a struct on its own, which rpcx has, a request is the only argument if that is a
+//! struct, and a reply is the value if that is one; others are as in Thrift. Beside Thrift itself an exception is a
+//! [`Status`] with the exception as its detail, whose type name is that of the exception and whose value is its struct
+//! in the binary protocol.
 
 use super::{malformed, serde, short_name};
 use crate::{Codec, Result, Status};

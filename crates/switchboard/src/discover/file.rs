@@ -23,8 +23,8 @@ use tokio::{task::spawn_blocking, time::sleep};
 ///
 /// In TOML each is an `[[instances]]`. The fields are those of [`Instance`]; only `service` and `address` are needed,
 /// and a name that is none of them is a mistake. A file with a mistake, or one that is gone, changes nothing: what was
-/// read last stays, and the log and [`Watch::state`](super::Watch::state) say why. Replace it by renaming another over it, so that it is
-/// never seen half written.
+/// read last stays, and the log and [`Watch::state`](super::Watch::state) say why. Replace it by renaming another over
+/// it, so that it is never seen half written.
 pub struct File {
     discovery: Discovery,
 }

@@ -41,8 +41,8 @@ pub struct StreamService<S> {
 }
 
 impl<S: Streams> StreamService<S> {
-    /// Listens for streams at `HOST:PORT`, beside the server that this service is [added](crate::Server::add) to. Port 0
-    /// chooses one.
+    /// Listens for streams at `HOST:PORT`, beside the server that this service is [added](crate::Server::add) to. Port
+    /// 0 chooses one.
     ///
     /// # Errors
     /// An address that cannot be listened on.

@@ -6,10 +6,16 @@ use switchboard::Kind;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lack {
     Deadline,
+    /// Handlers of streams are not told how long their caller waits.
+    DeadlineOfStreams,
     RequestMetadata,
     ReplyMetadata,
     /// Trailers come with the head.
     TrailersApart,
+    /// Trailers of unary calls come with the head.
+    TrailersOfUnaryApart,
+    /// The head of a call that streams requests comes with the trailers.
+    HeadWhileRequests,
     FailureMetadata,
     RequestStreams,
     ReplyStreams,
@@ -35,7 +41,17 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
-    (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
+    (&BAIDU_STD, &[Lack::TrailersOfUnaryApart], "a response is one frame"),
+    (
+        &BAIDU_STD,
+        &[Lack::HeadWhileRequests],
+        "the response that opens a stream goes out before its requests come",
+    ),
+    (
+        &BAIDU_STD,
+        &[Lack::DeadlineOfStreams],
+        "the timeout of a call that opens a stream is that of its opening",
+    ),
     (
         &ERPC,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],

@@ -80,7 +80,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
         }
     }
     if let Some(given) = case.asked.timeout
-        && !lacks(wire.name, Lack::Deadline)
+        && wire.tells_deadline(case.asked.kind)
     {
         // Wires round up to their unit, at most to milliseconds: the caller ends its call by its own clock anyway.
         let most = Duration::from_millis(given.as_nanos().div_ceil(1_000_000) as u64);

@@ -158,13 +158,19 @@ impl Wire {
             method: asked.method,
             messages: asked.messages.iter().map(text).collect(),
             metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
-            has_deadline: asked.timeout.is_some() && !lacks(Lack::Deadline),
+            has_deadline: asked.timeout.is_some() && self.tells_deadline(asked.kind),
             wire: if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
                 "connect"
             } else {
                 self.seen_as
             },
         }
+    }
+
+    /// Whether a handler is told of the deadline of such a call.
+    pub(crate) fn tells_deadline(&self, kind: Kind) -> bool {
+        let lacks = |lack| lacks(self.name, lack);
+        !lacks(Lack::Deadline) && (kind == Kind::Unary || !lacks(Lack::DeadlineOfStreams))
     }
 
     /// What is left of an answer where a wire cannot carry all of it.
@@ -188,7 +194,11 @@ impl Wire {
             answer.head.clear();
             answer.trailers.clear();
         }
-        if lacks(Lack::TrailersApart) {
+        if lacks(Lack::HeadWhileRequests) && matches!(asked.kind, Kind::Bidi | Kind::ClientStream) {
+            answer.trailers = sorted([std::mem::take(&mut answer.head), answer.trailers].concat());
+        }
+        let is_unary = asked.kind == Kind::Unary;
+        if lacks(Lack::TrailersApart) || is_unary && lacks(Lack::TrailersOfUnaryApart) {
             answer.head.append(&mut answer.trailers);
             answer.head = sorted(answer.head);
         }

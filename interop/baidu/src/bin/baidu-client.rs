@@ -1,4 +1,5 @@
-//! Calls the Java server, `baidu-client 127.0.0.1:PORT`, or the one with streams: `baidu-client 127.0.0.1:PORT streams`.
+//! Calls the Java server, `baidu-client 127.0.0.1:PORT`, or the one with streams: `baidu-client 127.0.0.1:PORT
+//! streams`.
 
 use interop_baidu::{cases, streams};
 use std::process::ExitCode;

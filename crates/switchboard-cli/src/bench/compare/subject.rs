@@ -1,5 +1,5 @@
-//! What is compared: Switchboard, on the wires of others and under a plain tokio runtime too, the floor, every rival that
-//! is there, and Switchboard with rivals whose wire it speaks.
+//! What is compared: Switchboard, on the wires of others and under a plain tokio runtime too, the floor, every rival
+//! that is there, and Switchboard with rivals whose wire it speaks.
 
 use super::manifest::{self, Manifest};
 use crate::bench::{

@@ -4,8 +4,8 @@ use super::Foreign;
 use crate::{Codec, Limits};
 use switchboard_wire::{rpcx::Client, wire::ClientWire};
 
-/// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as `Service`; `network=http`
-/// begins with the CONNECT that servers on rpcx's network of this name want.
+/// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as
+/// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name want.
 #[derive(Debug, Default)]
 pub(super) struct Rpcx {
     codec: Option<Codec>,

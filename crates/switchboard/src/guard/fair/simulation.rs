@@ -118,7 +118,8 @@ fn run(concurrency: &Concurrency, loads: &[f64]) -> Vec<Outcome> {
     times.into_iter().map(outcome).collect()
 }
 
-/// Limits under which little queues behind them: a gradient lets calls take longer than half as much again, everybody's.
+/// Limits under which little queues behind them: a gradient lets calls take longer than half as much again,
+/// everybody's.
 fn limits() -> [Concurrency; 2] {
     [Concurrency::from(UNITS as u32), Concurrency::auto()]
 }
