@@ -247,6 +247,10 @@ def unary_with_a_stream(connection):
 
 
 def unknown_streams(connection):
+    # A connection begins with a call: by that servers with several wires know it.
+    request = data(1, data(1, b"Echo") + data(2, b"Echo")) + number(4, 1)
+    connection.send(frame(b"PRPC", request, text("a")))
+    connection.receive()
     connection.send(stream_frame(77, 78, FEEDBACK, consumed=1), stream_frame(77, 78, CLOSE))
     connection.send(stream_frame(77, 79, DATA, b"x"))
     magic, meta, _ = connection.receive()

@@ -59,7 +59,6 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
             ("files", side::files(&url("wire=rpcx")).await),
             ("streams", side::streams(&url("wire=rpcx")).await),
             ("names", names(&url("wire=rpcx")).await),
-            ("shout raw", shout(&url("wire=rpcx&codec=raw"), Compression::None, 10).await),
         ] {
             count += 1;
             failures.extend(outcome.err().map(|why| format!("{} {name}: {why}", url(""))));
