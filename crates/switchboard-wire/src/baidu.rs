@@ -38,7 +38,7 @@
 //!
 //! A client takes a response that is not empty as the first reply. A server answers the call as soon as its handler
 //! waits, inside a frame of the stream as brpc does, so that clients may go on; a handler that fails before that fails
-//! the call. Each side sends [2 MiB](stream::WINDOW) ahead of the other's `FEEDBACK`, and takes as much from those who
+//! the call. Each side sends 2 MiB ahead of the other's `FEEDBACK`, and takes as much from those who
 //! want none. `timeout_ms` is for the response alone.
 //!
 //! brpc knows neither a half-closed stream nor how one ended. Here `CLOSE` of a client ends the requests: replies still
