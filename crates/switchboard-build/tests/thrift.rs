@@ -13,6 +13,18 @@ fn error(name: &str, content: &str) -> String {
 }
 
 #[test]
+fn a_service_or_an_exception_may_have_the_name_of_the_type_parameter() {
+    for schema in
+        ["service Handler { void a() }", "exception Handler {} service S { void a() throws (1: Handler h) }"]
+    {
+        let workspace = Workspace::new("a_service_or_an_exception_may_have_the_name_of_the_type_parameter");
+        let file = workspace.file("test.thrift", schema);
+        workspace.emit_thrift(switchboard_build::thrift(file)).unwrap();
+        has(&workspace.generated("test.rs"), &["Server<SwitchboardHandler>"]);
+    }
+}
+
+#[test]
 fn types_and_services_of_a_file() {
     let workspace = Workspace::new("types_and_services_of_a_file");
     let file = workspace.file(
