@@ -322,12 +322,13 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn clippy(run: &Run<'_>) -> Outcome {
     let clippy = |which: &[&str]| {
-        let arguments = [&["clippy", "--all-targets"], which, &["--", "-D", "warnings"]].concat();
+        let arguments = [&["clippy"], which, &["--", "-D", "warnings"]].concat();
         run.workspace.cargo(&arguments)
     };
-    // Nothing else in the workspace asks for most registries.
-    clippy(&["--workspace"])
-        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-features"]))
+    // Nothing else in the workspace asks for most registries, or for a framework with nothing but its own wires.
+    clippy(&["--workspace", "--all-targets"])
+        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-targets", "--all-features"]))
+        .and_then(|()| clippy(&["--package", "switchboard", "--lib", "--no-default-features"]))
         .into()
 }
 
