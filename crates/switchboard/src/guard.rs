@@ -68,6 +68,8 @@ struct Method {
     rates: Vec<Arc<rate::Limit>>,
     /// Those of the server, the service and the method, as far as there are any; the widest first.
     limiters: Vec<Arc<Limiter>>,
+    /// Those of them that let nobody in who will be late.
+    in_time: Vec<Arc<Limiter>>,
 }
 
 /// What became of a call at the guards.
@@ -153,6 +155,11 @@ impl Chain {
     {
         for rate in &self.method(call.method()).rates {
             if let Err(status) = rate.take(call) {
+                return Begun::Refused(status);
+            }
+        }
+        for limiter in &self.method(call.method()).in_time {
+            if let Err(status) = limiter.check_time(call.cx().deadline()) {
                 return Begun::Refused(status);
             }
         }

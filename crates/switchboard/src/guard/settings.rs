@@ -148,7 +148,11 @@ impl Guards {
         let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
             let limiter = Arc::new(Limiter::new(what, concurrency));
             for id in ids {
-                methods[usize::from(id.0)].limiters.push(limiter.clone());
+                let method = &mut methods[usize::from(id.0)];
+                method.limiters.push(limiter.clone());
+                if concurrency.is_in_time() {
+                    method.in_time.push(limiter.clone());
+                }
             }
             guarding.limiters.push(limiter);
         };
