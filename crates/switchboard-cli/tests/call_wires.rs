@@ -82,6 +82,8 @@ fn thrift_is_called_with_the_file_of_the_service() {
         "protocol=header",
         "protocol=header-compact&zlib=true",
         "multiplexed=true",
+        "path=/greeter",
+        "http=2&protocol=compact",
     ] {
         let done = with_file(options, &["ThriftGreeter/greet", "-d", r#"{"name": "Ada"}"#]);
         assert_eq!(done.values(), [json!("hello Ada")], "{options}");
@@ -90,13 +92,19 @@ fn thrift_is_called_with_the_file_of_the_service() {
         let thrown = r#"thrift.demo.Nameless {"message":"name is empty"}"#;
         assert!(refused.stderr.contains(thrown), "{options}: {}", refused.stderr);
     }
-    let header = with_file("protocol=header", &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
-    assert_eq!(header.values(), [json!("hello Ada")]);
+    for carrier in ["protocol=header", "path=/"] {
+        let header = with_file(carrier, &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
+        assert_eq!(header.values(), [json!("hello Ada")], "{carrier}");
+    }
+    for url in [format!("http://{server}"), format!("http://{server}/any/path")] {
+        let done = call(&url, &[THRIFT_GREET, "--thrift", &file, "-d", r#"{"name": "Ada"}"#]);
+        assert_eq!(done.values(), [json!("hello Ada")], "{url}");
+    }
     assert_eq!(with_file("", &["list"]).stdout, "thrift.demo.ThriftGreeter\n");
     assert_eq!(with_file("", &["list", "ThriftGreeter"]).stdout, format!("{THRIFT_GREET}\n"));
 
     for (arguments, expected) in [
-        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader alone"),
+        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader and on HTTP alone"),
         (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
         (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
         (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),

@@ -269,8 +269,9 @@ pub(crate) fn no_attachments(wire: &str) -> Status {
     Status::unimplemented(format!("{wire} has no place for an attachment; baidu_std has"))
 }
 
+/// The only message, compressed if that is wanted and pays.
 #[cold]
-fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
+pub(crate) fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
     let Message { bytes, compressed } = packing.pack(message);
     if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
 }

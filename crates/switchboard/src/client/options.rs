@@ -306,6 +306,14 @@ impl ChannelBuilder {
         }
         let mut rest = Vec::new();
         let foreign = wires::of_options(&url, &options, &mut rest)?;
+        #[cfg(feature = "http")]
+        let foreign = match foreign.as_ref().and_then(|foreign| foreign.posted()) {
+            Some(written) => {
+                self.options.http.post_thrift(written);
+                None
+            }
+            None => foreign,
+        };
         if foreign.is_some() {
             self.options.foreign = foreign;
         }

@@ -31,9 +31,9 @@ impl Command<'_> {
         let function = definitions.function(&self.args.verb)?;
         self.oneway |= function.method.oneway;
         let has_header = ["header", "header-compact"].map(|value| self.target.has_option("protocol", value));
-        if !self.args.headers.is_empty() && has_header == [false, false] {
-            let text = "Thrift carries metadata behind THeader alone: add ?protocol=header to the URL, if the server \
-                        speaks it, or leave -H away";
+        if !self.args.headers.is_empty() && has_header == [false, false] && !self.target.is_posted() {
+            let text = "Thrift carries metadata behind THeader and on HTTP alone: add ?protocol=header to the URL, \
+                        if the server speaks it, or leave -H away";
             return Err(Failure::Asked(text.into()));
         }
         let method = ClientMethod::intern(&function.path, Kind::Unary, Idempotency::Unknown)
