@@ -28,7 +28,9 @@ mod tries;
 mod working;
 
 pub(super) use budget::Budget;
-pub(super) use calls::{ATTEMPT, First, unary};
+#[cfg(feature = "http")]
+pub(super) use calls::ATTEMPT;
+pub(super) use calls::{First, unary};
 pub(super) use explain::Trail;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::Ticket;
