@@ -9,6 +9,7 @@ mod config;
 mod counting;
 mod demo;
 mod log;
+mod replay;
 mod serve;
 mod services;
 mod serving;
@@ -36,6 +37,8 @@ enum Command {
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
     /// rpcx, baidu_std or Thrift.
     Call(Box<call::CallArgs>),
+    /// Send calls to a server that another one has dumped.
+    Replay(replay::ReplayArgs),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -62,6 +65,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
+        Command::Replay(args) => replay::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchOverloadServer(args) => bench::serve_overload(&args),

@@ -14,7 +14,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// `name: value` of the command line, checked.
-pub(super) fn parse(text: &str) -> Result<(String, Bytes), String> {
+pub(crate) fn parse(text: &str) -> Result<(String, Bytes), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'name: value'")?;
     let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
     let value = if name.ends_with("-bin") {

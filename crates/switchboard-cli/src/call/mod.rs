@@ -19,6 +19,7 @@ mod timings;
 mod tips;
 
 pub(crate) use args::CallArgs;
+pub(crate) use metadata::parse as parse_metadata;
 
 use failure::Failure;
 use input::{Form, Input, Requests};
