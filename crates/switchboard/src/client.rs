@@ -17,6 +17,7 @@ mod unary;
 mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
+pub(crate) use layered::Tells;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;

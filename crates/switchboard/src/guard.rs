@@ -118,8 +118,10 @@ impl Chain {
         if self.auth.iter().any(|auth| auth.reads_message()) {
             call.unpack_message()?;
         }
+        let learned = (&*method.name == "*").then(|| call.full_name());
+        let name = learned.as_deref().unwrap_or(&method.name);
         for (by, auth) in self.auth.iter().enumerate() {
-            match auth.check(&Credentials::new(call, &method.name)) {
+            match auth.check(&Credentials::new(call, name)) {
                 Checked::Absent => {}
                 Checked::Caller(caller) => return self.known(call, Some(caller), auth.name()).map(|()| None),
                 Checked::Wrong(why) => {
@@ -207,7 +209,8 @@ impl Chain {
 
     #[inline]
     fn method(&self, index: u16) -> &Method {
-        &self.methods[usize::from(index)]
+        // Learned methods share one.
+        &self.methods[usize::from(index).min(self.methods.len() - 1)]
     }
 }
 

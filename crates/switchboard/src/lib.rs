@@ -39,6 +39,7 @@ mod metrics;
 mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+pub mod proxy;
 pub mod runtime;
 pub mod server;
 pub mod service;

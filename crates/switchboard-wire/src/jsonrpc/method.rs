@@ -1,7 +1,7 @@
 //! Which method a name means, and which message its parameters are.
 
 use super::{error::quoted, request::FirstOf};
-use crate::{MethodId, MethodInfo, MethodTable, Params, Status};
+use crate::{Kind, MethodId, MethodInfo, MethodTable, Params, Status};
 use bytes::Bytes;
 
 /// Longer names are not repeated in error texts.
@@ -31,7 +31,7 @@ pub fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
         (Some(one), Some(other)) => Err(Status::unimplemented(format!(
             "{service} may be {one} or {other}: say which in the name of the method"
         ))),
-        _ => Err(table.unknown(&full)),
+        _ => table.learn(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
     }
 }
 

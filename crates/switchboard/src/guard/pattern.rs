@@ -27,12 +27,12 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The methods that a pattern means.
+/// The methods that a pattern means; `*` alone means those that no service declares too.
 ///
 /// # Errors
 /// One that means none; `setting` says who asked.
 pub(crate) fn find(table: &MethodTable, pattern: &str, setting: &str) -> Result<Vec<MethodId>, Error> {
-    let ids = (0..table.len()).map(|at| MethodId(at as u16));
+    let ids = (0..table.slots()).map(|at| MethodId(at as u16));
     let found: Vec<_> = ids.filter(|id| matches(pattern, &table.full_name(*id))).collect();
     if !found.is_empty() {
         return Ok(found);

@@ -6,11 +6,11 @@ use crate::{
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
     lacks::{Lack, lacks},
-    probe::{Probe, Seen},
+    probe::{INFO, Probe, Seen},
     support::{certificates::Authority, memory},
 };
 use std::net::SocketAddr;
-use switchboard::{Channel, Kind, Limit, Running, Server};
+use switchboard::{Channel, Kind, Limit, Running, Server, proxy::Forward};
 
 /// One wire, with the server at its end.
 pub(crate) struct Wire {
@@ -19,8 +19,25 @@ pub(crate) struct Wire {
     /// What handlers get to know it as.
     seen_as: &'static str,
     way: Way,
-    _running: Option<Running>,
+    served: Option<Served>,
     _authority: Option<Authority>,
+}
+
+/// Where callers find the handler.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// In the server that they call.
+    Here,
+    /// Behind a proxy that knows its methods.
+    BehindProxy,
+    /// Behind a proxy that learns the methods from its callers.
+    BehindLearner,
+}
+
+/// What runs as long as it is called.
+struct Served {
+    front: Running,
+    behind: Option<Running>,
 }
 
 /// The client.
@@ -56,30 +73,33 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
 ];
 
-pub(crate) async fn all() -> Vec<Wire> {
-    let mut wires = vec![direct()];
+pub(crate) async fn all(place: Place) -> Vec<Wire> {
+    let mut wires = Vec::new();
+    if place == Place::Here {
+        wires.push(direct());
+    }
     for (name, seen_as, options) in CHANNELS {
-        let (probe, running) = served("tcp://127.0.0.1:0").await;
+        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
         let url = match options.strip_prefix("ws") {
-            Some(options) => running.url().replace("tcp://", "ws://") + options,
-            None => format!("{}{options}", running.url()),
+            Some(options) => running.front.url().replace("tcp://", "ws://") + options,
+            None => format!("{}{options}", running.front.url()),
         };
         let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
-        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, served: Some(running), _authority: None });
     }
-    let (probe, running) = served(&memory()).await;
-    let way = Way::Channel(Box::new(Channel::connect(&running.url()).await.unwrap()));
+    let (probe, running) = served(&memory(), place).await;
+    let way = Way::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
     wires.push(Wire {
         name: "memory",
         probe,
         seen_as: "native",
         way,
-        _running: Some(running),
+        served: Some(running),
         _authority: None,
     });
-    wires.push(inside_tls("native over TLS", "native", "tls", "").await);
-    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "").await);
-    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc").await);
+    wires.push(inside_tls("native over TLS", "native", "tls", "", place).await);
+    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "", place).await);
+    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc", place).await);
     for (name, seen_as, way) in [
         ("gRPC-Web text", "grpc-web", Way::GrpcWebText as fn(SocketAddr) -> Way),
         ("HTTP/JSON", "http-json", Way::HttpJson),
@@ -87,38 +107,59 @@ pub(crate) async fn all() -> Vec<Wire> {
         ("JSON-RPC over WebSocket", "jsonrpc", |address| Way::JsonRpc(address, Over::WebSocket)),
         ("JSON-RPC over TCP", "jsonrpc", |address| Way::JsonRpc(address, Over::Tcp)),
     ] {
-        let (probe, running) = served("tcp://127.0.0.1:0").await;
-        let way = way(running.url().trim_start_matches("tcp://").parse().unwrap());
-        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
+        let way = way(running.front.url().trim_start_matches("tcp://").parse().unwrap());
+        wires.push(Wire { name, probe, seen_as, way, served: Some(running), _authority: None });
     }
     wires
 }
 
-fn server(probe: &Probe) -> Server {
-    Server::new().add(probe.clone()).websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
+/// A server of the handler, or a proxy in front of one.
+async fn server(probe: &Probe, place: Place) -> (Server, Option<Running>) {
+    let of_handler =
+        Server::new().add(probe.clone()).websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    if place == Place::Here {
+        return (of_handler, None);
+    }
+    let behind = of_handler.listen(memory()).start().await.unwrap();
+    let channel = Channel::connect(&behind.url()).await.unwrap();
+    let proxy = Server::new().websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    let proxy = match place {
+        Place::BehindLearner => proxy.fallback(Forward::any(channel), ["test.v1.Wires"]),
+        _ => proxy.add(Forward::service(&INFO, channel)),
+    };
+    (proxy, Some(behind))
 }
 
-async fn served(address: &str) -> (Probe, Running) {
+async fn served(address: &str, place: Place) -> (Probe, Served) {
     let probe = Probe::default();
-    let running = server(&probe).listen(address).start().await.unwrap();
-    (probe, running)
+    let (server, behind) = server(&probe, place).await;
+    (probe, Served { front: server.listen(address).start().await.unwrap(), behind })
 }
 
 fn direct() -> Wire {
     let probe = Probe::default();
     let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
     let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
-    Wire { name: "direct", probe, seen_as: "local", way, _running: None, _authority: None }
+    Wire { name: "direct", probe, seen_as: "local", way, served: None, _authority: None }
 }
 
-async fn inside_tls(name: &'static str, seen_as: &'static str, scheme: &str, options: &str) -> Wire {
+async fn inside_tls(
+    name: &'static str,
+    seen_as: &'static str,
+    scheme: &str,
+    options: &str,
+    place: Place,
+) -> Wire {
     let (probe, authority) = (Probe::default(), Authority::new("test authority"));
     let tls = authority.issue("127.0.0.1").tls();
-    let running = server(&probe).listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
-    let url = format!("{}{options}", running.url().replace("tls://", &format!("{scheme}://")));
+    let (server, behind) = server(&probe, place).await;
+    let front = server.listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
+    let running = Served { front, behind };
+    let url = format!("{}{options}", running.front.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
     let way = Way::Channel(Box::new(channel));
-    Wire { name, probe, seen_as, way, _running: Some(running), _authority: Some(authority) }
+    Wire { name, probe, seen_as, way, served: Some(running), _authority: Some(authority) }
 }
 
 impl Wire {
@@ -150,7 +191,9 @@ impl Wire {
             messages: asked.messages.iter().map(text).collect(),
             metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
             has_deadline: asked.timeout.is_some() && !lacks(Lack::Deadline),
-            wire: if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
+            wire: if self.served.as_ref().is_some_and(|served| served.behind.is_some()) {
+                "native"
+            } else if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
                 "connect"
             } else {
                 self.seen_as
