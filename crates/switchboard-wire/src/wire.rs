@@ -7,6 +7,7 @@
 
 mod client;
 
+pub(crate) use client::no_streams;
 pub use client::{ClientWire, Open};
 
 use crate::{Input, Metadata, MethodId, Outbox, Status};
@@ -321,37 +322,47 @@ pub trait ServerWire: Send {
         self.reply(id, &parts.concat().into(), out);
     }
 
+    /// Ends a call with its only message, which is `compressed` with the encoding of its call or has `trailers`; what
+    /// the wire has no place for is left out. Only calls that named an encoding get compressed messages.
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    );
+
     /// Sends reply metadata; at most once a call, before any message.
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
 
-    /// Sends a message of a stream.
-    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
-
-    /// Sends a message that is compressed with the encoding of its call: the only one, which ends the call, or one of
-    /// a stream. Only calls that named an encoding get any.
-    fn compressed(&mut self, id: CallId, _item: &Bytes, _only: bool, out: &mut Outbox) {
-        let text = "a compressed message on a wire without compression";
+    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with streams.
+    fn item(&mut self, id: CallId, _item: &Bytes, _compressed: bool, out: &mut Outbox) {
+        let text = format!("a message of a stream on {}, which has none", self.name());
         self.end(id, Err(&Status::internal(text)), out);
     }
 
     /// Ends a call.
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox);
 
-    /// Lets the peer send `bytes` more of a stream.
-    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox);
+    /// Lets the peer send `bytes` more of a stream; nothing on a wire without credit.
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
 
-    /// Asks the peer for a sign of life.
-    fn ping(&mut self, out: &mut Outbox);
+    /// Asks the peer for a sign of life, if it [answers](Self::answers_pings).
+    fn ping(&mut self, _out: &mut Outbox) {}
 
     /// Tells the peer to begin no further call; `reason` is for people. Calls that were under way to this side
-    /// are still taken.
-    fn drain(&mut self, reason: &str, out: &mut Outbox);
+    /// are still taken. On a wire that has no word for it peers learn of it when their calls are refused, or by the
+    /// end of the connection.
+    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
 
     /// Refuses the calls that come from now on: the peer has had time to hear of the [drain](Self::drain).
     fn refuse(&mut self);
 
     /// Bytes that this side may send of a new stream before it gets credit; `u32::MAX` on a wire without credit.
-    fn send_window(&self) -> u32;
+    fn send_window(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Bytes of answers that wait in the machine and not in the outbox; they count as if they were there. They must
     /// be on their way out without further input.
@@ -366,7 +377,7 @@ pub trait ServerWire: Send {
 
     /// Whether peers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
     fn answers_pings(&self) -> bool {
-        true
+        false
     }
 
     /// The last words before the driver closes the connection in order; true if the peer answers them, with which the

@@ -103,13 +103,12 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     let deflate = Open { encoding: Encoding::Deflate, compressed: true, ..open(&none, 0, false) };
     client.open(4, Open { timeout: None, ..deflate }, Some(&deflated), &mut out).expect("valid");
     note("compressed call", &mut out);
-    server.compressed(4, &deflated, true, &mut out);
+    server.reply_with(4, &deflated, true, &Metadata::new(), &mut out);
     note("compressed reply", &mut out);
     let mut trailers = Metadata::new();
     trailers.insert("x-echo-trailer", "hi").expect("valid");
     server.head(1, &metadata, &mut out);
-    server.item(1, &hello, &mut out);
-    server.end(1, Ok(&trailers), &mut out);
+    server.reply_with(1, &hello, false, &trailers, &mut out);
     note("reply with metadata", &mut out);
     let status = Status::not_found("no such post")
         .with_retry(Retry::After(Duration::from_millis(40)))

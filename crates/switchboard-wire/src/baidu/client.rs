@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
+    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
@@ -135,8 +135,6 @@ impl ClientWire for Client {
         "baidu_std"
     }
 
-    fn greet(&mut self, _out: &mut Outbox) {}
-
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
         let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
         let service = match self.names {
@@ -167,7 +165,7 @@ impl ClientWire for Client {
             (codec, encoding) => (content_type(codec)?, compress_type(encoding)?),
         };
         if open.more {
-            return Err(Status::unimplemented("streams are not carried by baidu_std"));
+            return Err(no_streams(self.name()));
         }
         let first = first.cloned().unwrap_or_default();
         let attachment = metadata.attachment().cloned().unwrap_or_default();
@@ -205,22 +203,6 @@ impl ClientWire for Client {
             }
         });
         Ok(())
-    }
-
-    fn item(&mut self, _: CallId, _: &Bytes, _: bool, _: &mut Outbox) -> Result<(), Status> {
-        Err(Status::unimplemented("streams are not carried by baidu_std"))
-    }
-
-    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    fn ping(&mut self, _out: &mut Outbox) {}
-
-    fn answers_pings(&self) -> bool {
-        false
     }
 
     fn calls_max(&self) -> u32 {

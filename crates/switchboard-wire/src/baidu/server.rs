@@ -61,8 +61,6 @@ struct Pending {
     checksum: Option<bool>,
     /// What comes before the message.
     head: Option<Box<Metadata>>,
-    /// The message of a reply with trailers, and whether it is compressed.
-    item: Option<Box<(Bytes, bool)>>,
 }
 
 /// A request that passed.
@@ -327,7 +325,6 @@ impl Pending {
             content_type: meta.content_type,
             checksum: (meta.checksum_type == 1).then_some(meta.checksum_with_attachment),
             head: None,
-            item: None,
         }
     }
 }
@@ -398,29 +395,20 @@ impl ServerWire for Server {
         }
     }
 
-    /// Only replies with trailers come so: nothing streams.
-    fn item(&mut self, id: CallId, item: &Bytes, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
-            pending.item = Some(Box::new((item.clone(), false)));
-        }
-    }
-
-    fn compressed(&mut self, id: CallId, item: &Bytes, only: bool, out: &mut Outbox) {
-        if only {
-            self.succeed(id, &[item], true, None, out);
-        } else if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
-            pending.item = Some(Box::new((item.clone(), true)));
-        }
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        self.succeed(id, &[item], compressed, Some(trailers), out);
     }
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(trailers) => {
-                let pending = self.calls.get_mut(id as usize).and_then(Option::as_mut);
-                let item = pending.and_then(|pending| pending.item.take());
-                let (item, compressed) = item.map_or_else(Default::default, |item| *item);
-                self.succeed(id, &[&item], compressed, Some(trailers), out);
-            }
+            Ok(trailers) => self.succeed(id, &[], false, Some(trailers), out),
             Err(status) => {
                 if let Some(pending) = self.finish(id) {
                     error::put(pending.correlation_id, status, out);
@@ -429,23 +417,8 @@ impl ServerWire for Server {
         }
     }
 
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    fn ping(&mut self, _out: &mut Outbox) {}
-
-    /// There is no word for it: peers learn of it when their calls are refused, with a number that makes brpc's clients
-    /// go elsewhere, or by the end of the connection.
-    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
-
+    /// The number of a refusal makes brpc's clients go elsewhere.
     fn refuse(&mut self) {
         self.refusing = true;
-    }
-
-    fn send_window(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn answers_pings(&self) -> bool {
-        false
     }
 }

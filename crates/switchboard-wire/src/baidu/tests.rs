@@ -186,9 +186,8 @@ fn all_that_a_request_says_arrives() {
     trailers.insert("end-bin", vec![0, 255]).unwrap();
     let mut out = Outbox::new();
     server.head(id, &reply, &mut out);
-    server.item(id, &"[]".into(), &mut out);
     assert!(out.is_empty());
-    server.end(id, Ok(&trailers), &mut out);
+    server.reply_with(id, &"[]".into(), false, &trailers, &mut out);
     let answer = out.take_all();
     let [ClientEvent::Head { id: 1, metadata }, ClientEvent::Reply { id: 1, item, .. }] = &heard(&answer)[..]
     else {
@@ -247,7 +246,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         };
         assert_eq!((head.encoding, &first[..]), (encoding, &b"squeezed"[..]));
         let mut out = Outbox::new();
-        server.compressed(*id, first, true, &mut out);
+        server.reply_with(*id, first, true, &Metadata::new(), &mut out);
         let answer = out.take_all();
         assert!(answer[12..].windows(2).any(|pair| pair == [0x18, number]), "{answer:02x?}");
         // The client decompresses: this is nothing compressed.

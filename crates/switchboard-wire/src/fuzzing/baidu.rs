@@ -232,8 +232,7 @@ pub fn baidu_conversation(data: &[u8]) {
             Some(status) => server.end(place, Err(status), &mut down),
             None if choices.one_in(2) => {
                 server.head(place, &metadata, &mut down);
-                server.item(place, &message, &mut down);
-                server.end(place, Ok(&trailers), &mut down);
+                server.reply_with(place, &message, false, &trailers, &mut down);
                 metadata.extend(std::mem::take(&mut trailers));
             }
             None => {

@@ -202,7 +202,7 @@ impl Pair {
             1 | 2 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
                 match compressed {
-                    true => self.server.compressed(id, &item, true, out),
+                    true => self.server.reply_with(id, &item, true, &Metadata::new(), out),
                     false if choices.one_in(2) => {
                         let parts = [item.slice(..item.len() / 3), item.slice(item.len() / 3..)];
                         self.server.reply_parts(id, &parts, out);
@@ -214,10 +214,7 @@ impl Pair {
             }
             3 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
-                match compressed {
-                    true => self.server.compressed(id, &item, false, out),
-                    false => self.server.item(id, &item, out),
-                }
+                self.server.item(id, &item, compressed, out);
                 self.reply_or_refusal(id, item.len(), &ClientEvent::Item { id, item, compressed });
                 return;
             }

@@ -53,7 +53,7 @@ pub fn jsonrpc_input(data: &[u8]) {
                             _ if head.oneway => {}
                             0 => server.reply(id, &first, &mut out),
                             1 => {
-                                server.item(id, &first, &mut out);
+                                server.item(id, &first, false, &mut out);
                                 server.end(id, Ok(&Metadata::new()), &mut out);
                             }
                             2 => late.push(id),

@@ -153,8 +153,7 @@ pub fn rpcx_conversation(data: &[u8]) {
                 Err(code)
             }
             1 => {
-                server.item(at, &message, &mut answered);
-                server.end(at, Ok(&metadata), &mut answered);
+                server.reply_with(at, &message, false, &metadata, &mut answered);
                 Ok(message)
             }
             _ => {

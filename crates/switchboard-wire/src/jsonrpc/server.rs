@@ -45,8 +45,6 @@ struct Pending {
     /// As it was written.
     id: Bytes,
     batch: Option<u32>,
-    /// Replies are a stream.
-    streams: bool,
 }
 
 #[derive(Debug)]
@@ -162,8 +160,7 @@ impl Server {
             if let Some(collected) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
                 collected.open += 1;
             }
-            let streams = info.kind == Kind::ServerStream;
-            self.calls.insert(self.last_call, Pending { id: id.clone(), batch, streams });
+            self.calls.insert(self.last_call, Pending { id: id.clone(), batch });
         }
         let head = Head {
             method,
@@ -293,14 +290,21 @@ impl ServerWire for Server {
 
     fn head(&mut self, _id: CallId, _metadata: &Metadata, _out: &mut Outbox) {}
 
-    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        match self.calls.get(&id) {
-            Some(pending) if pending.streams => {
-                let before = before_item(&pending.id);
-                self.transport.write(&before, &or_null(item), b"}}", out);
-            }
-            // A single reply that comes with trailers, for which there is no place.
-            _ => self.reply(id, item, out),
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        _compressed: bool,
+        _trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        self.reply(id, item, out);
+    }
+
+    fn item(&mut self, id: CallId, item: &Bytes, _compressed: bool, out: &mut Outbox) {
+        if let Some(pending) = self.calls.get(&id) {
+            let before = before_item(&pending.id);
+            self.transport.write(&before, &or_null(item), b"}}", out);
         }
     }
 
@@ -313,21 +317,12 @@ impl ServerWire for Server {
         self.respond(&pending, &result, out);
     }
 
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
     fn ping(&mut self, out: &mut Outbox) {
         self.transport.ping(out);
     }
 
-    /// There is no word for it: peers learn of it when their calls are refused, or by the end of the connection.
-    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
-
     fn refuse(&mut self) {
         self.refusing = true;
-    }
-
-    fn send_window(&self) -> u32 {
-        u32::MAX
     }
 
     fn held(&self) -> usize {

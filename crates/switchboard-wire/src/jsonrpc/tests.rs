@@ -84,7 +84,7 @@ impl Driver {
                     "void" => self.reply(id, ""),
                     "count" => {
                         for n in 0..2 {
-                            self.server.item(id, &Bytes::from(n.to_string()), &mut self.out);
+                            self.server.item(id, &Bytes::from(n.to_string()), false, &mut self.out);
                         }
                         self.server.end(id, Ok(&Metadata::new()), &mut self.out);
                     }

@@ -113,6 +113,10 @@ impl ClientWire for Client {
         frame::put_empty(kind::PING, 0, 0, 0, out);
     }
 
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
     fn calls_max(&self) -> u32 {
         self.peer.calls_max.min(self.limits.calls_max)
     }

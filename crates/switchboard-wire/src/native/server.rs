@@ -369,15 +369,26 @@ impl ServerWire for Server {
         metadata.encode(tail);
     }
 
-    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        Header { len: item.len() as u32, kind: kind::ITEM, flags: 0, aux: 0, id }.put(out.tail());
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        if !trailers.is_empty() {
+            self.item(id, item, compressed, out);
+            return self.end(id, Ok(trailers), out);
+        }
+        let flags = flag::END | if compressed { flag::COMPRESSED } else { 0 };
+        Header { len: item.len() as u32, kind: kind::REPLY, flags, aux: 0, id }.put(out.tail());
         out.put(item);
     }
 
-    fn compressed(&mut self, id: CallId, item: &Bytes, only: bool, out: &mut Outbox) {
-        let (kind, end) = if only { (kind::REPLY, flag::END) } else { (kind::ITEM, 0) };
-        let len = item.len() as u32;
-        Header { len, kind, flags: end | flag::COMPRESSED, aux: 0, id }.put(out.tail());
+    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) {
+        let flags = if compressed { flag::COMPRESSED } else { 0 };
+        Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
         out.put(item);
     }
 
@@ -391,6 +402,10 @@ impl ServerWire for Server {
 
     fn ping(&mut self, out: &mut Outbox) {
         frame::put_empty(kind::PING, 0, 0, 0, out);
+    }
+
+    fn answers_pings(&self) -> bool {
+        true
     }
 
     fn drain(&mut self, reason: &str, out: &mut Outbox) {

@@ -280,8 +280,8 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
         seen,
         [(1, gzip, true), (2, deflate, false), (3, gzip, false), (3, None, true), (3, None, false)]
     );
-    pair.server.compressed(3, &message, false, &mut pair.to_client);
-    pair.server.compressed(1, &message, true, &mut pair.to_client);
+    pair.server.item(3, &message, true, &mut pair.to_client);
+    pair.server.reply_with(1, &message, true, &Metadata::new(), &mut pair.to_client);
     let events = pair.at_client();
     assert!(matches!(&events[0], ClientEvent::Item { id: 3, item, compressed: true } if *item == message));
     assert!(matches!(&events[1], ClientEvent::Reply { id: 1, item, compressed: true } if *item == message));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
 
@@ -149,7 +149,7 @@ impl ClientWire for Client {
         first: Option<&Bytes>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
-        let (Some(first), false) = (first, open.more) else { return Err(no_streams()) };
+        let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };
         let Some(codec) = frame::codec_number(open.codec) else {
             let codec = open.codec;
             return Err(Status::unimplemented(format!(
@@ -180,22 +180,6 @@ impl ClientWire for Client {
         Ok(())
     }
 
-    fn item(
-        &mut self,
-        _id: CallId,
-        _item: &Bytes,
-        _compressed: bool,
-        _out: &mut Outbox,
-    ) -> Result<(), Status> {
-        Err(no_streams())
-    }
-
-    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
     /// Sends a heartbeat, which the server sends back.
     fn ping(&mut self, out: &mut Outbox) {
         let out = if self.connect.is_done() { out } else { &mut self.early };
@@ -208,6 +192,10 @@ impl ClientWire for Client {
         payload[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
         frame::put_head(header, &names, 0, |_| {}, payload.len(), out);
         out.tail().extend_from_slice(&payload);
+    }
+
+    fn answers_pings(&self) -> bool {
+        true
     }
 
     /// Servers do not say.
@@ -290,8 +278,4 @@ fn answered(header: Header) -> Option<CallId> {
         return None;
     }
     CallId::try_from(header.sequence).ok()
-}
-
-fn no_streams() -> Status {
-    Status::unimplemented("rpcx carries no streams; native, gRPC and Connect do")
 }

@@ -52,8 +52,6 @@ struct Pending {
     names: Bytes,
     /// What was said before the message.
     metadata: Metadata,
-    /// The message, while trailers may follow; and whether it is compressed.
-    item: Option<Box<(Bytes, bool)>>,
 }
 
 impl Server {
@@ -211,7 +209,7 @@ impl Server {
 
     /// A number for a call that is answered.
     fn enter(&mut self, header: Header, names: Bytes) -> CallId {
-        let pending = Pending { header, names, metadata: Metadata::new(), item: None };
+        let pending = Pending { header, names, metadata: Metadata::new() };
         match self.free.pop() {
             Some(id) => {
                 self.calls[id as usize] = Some(pending);
@@ -364,29 +362,20 @@ impl ServerWire for Server {
         }
     }
 
-    /// A single message that is followed by trailers, which go before it.
-    fn item(&mut self, id: CallId, item: &Bytes, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
-            pending.item = Some(Box::new((item.clone(), false)));
-        }
-    }
-
-    fn compressed(&mut self, id: CallId, item: &Bytes, only: bool, out: &mut Outbox) {
-        if only {
-            self.succeed(id, item, true, &Metadata::new(), out);
-        } else if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
-            pending.item = Some(Box::new((item.clone(), true)));
-        }
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        self.succeed(id, item, compressed, trailers, out);
     }
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(trailers) => {
-                let pending = self.calls.get_mut(id as usize).and_then(Option::as_mut);
-                let item = pending.and_then(|pending| pending.item.take());
-                let (item, compressed) = item.map_or_else(|| (Bytes::new(), false), |item| *item);
-                self.succeed(id, &item, compressed, trailers, out);
-            }
+            Ok(trailers) => self.succeed(id, &Bytes::new(), false, trailers, out),
             Err(status) => {
                 if let Some(pending) = self.leave(id) {
                     put_error(pending.header, &pending.names, status, out);
@@ -395,23 +384,7 @@ impl ServerWire for Server {
         }
     }
 
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    /// Clients in Go do not answer one.
-    fn ping(&mut self, _out: &mut Outbox) {}
-
-    /// There is no word for it: peers learn of it when their calls are refused, or by the end of the connection.
-    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
-
     fn refuse(&mut self) {
         self.refusing = true;
-    }
-
-    fn send_window(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn answers_pings(&self) -> bool {
-        false
     }
 }

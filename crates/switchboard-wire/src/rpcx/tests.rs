@@ -360,9 +360,8 @@ fn metadata_goes_before_a_reply_in_one_frame() {
     head.insert("first", "1").unwrap();
     trailers.insert("last", "2").unwrap();
     side.machine.head(id, &head, &mut side.out);
-    side.machine.compressed(id, &Bytes::from_static(b"packed"), false, &mut side.out);
     assert!(side.out.is_empty());
-    side.machine.end(id, Ok(&trailers), &mut side.out);
+    side.machine.reply_with(id, &Bytes::from_static(b"packed"), true, &trailers, &mut side.out);
     let sent = side.out.take_all();
     assert_eq!(sent[2], 0x84);
     let events = client().events(&sent);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Codec, Fatal, Input, Limits, Metadata, Outbox, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
 
@@ -103,8 +103,6 @@ impl ClientWire for Client {
         "thrift"
     }
 
-    fn greet(&mut self, _out: &mut Outbox) {}
-
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
         let (service, method) = name.split_once('/').unwrap_or(("", name));
         let service = service.rsplit('.').next().unwrap_or(service);
@@ -124,9 +122,7 @@ impl ClientWire for Client {
         out: &mut Outbox,
     ) -> Result<(), Status> {
         if open.more {
-            return Err(Status::unimplemented(
-                "Thrift carries no streams; the native wire, gRPC and Connect do",
-            ));
+            return Err(no_streams(self.name()));
         }
         if open.codec != Codec::Thrift {
             let text = format!(
@@ -195,29 +191,6 @@ impl ClientWire for Client {
         out.tail().extend_from_slice(&head);
         out.put(body);
         Ok(())
-    }
-
-    /// There are no streams.
-    fn item(
-        &mut self,
-        _id: CallId,
-        _item: &Bytes,
-        _compressed: bool,
-        _out: &mut Outbox,
-    ) -> Result<(), Status> {
-        Err(Status::unimplemented("Thrift carries no streams"))
-    }
-
-    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
-
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    fn ping(&mut self, _out: &mut Outbox) {}
-
-    fn answers_pings(&self) -> bool {
-        false
     }
 
     fn calls_max(&self) -> u32 {

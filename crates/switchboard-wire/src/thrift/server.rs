@@ -413,8 +413,14 @@ impl ServerWire for Server {
         }
     }
 
-    /// A single reply that comes with trailers, for which there is no place.
-    fn item(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        _compressed: bool,
+        _trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
         self.reply(id, item, out);
     }
 
@@ -429,26 +435,11 @@ impl ServerWire for Server {
         }
     }
 
-    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
-
-    fn ping(&mut self, _out: &mut Outbox) {}
-
-    /// There is no word for it: peers learn of it when their calls are refused, or by the end of the connection.
-    fn drain(&mut self, _reason: &str, _out: &mut Outbox) {}
-
     fn refuse(&mut self) {
         self.refusing = true;
     }
 
-    fn send_window(&self) -> u32 {
-        u32::MAX
-    }
-
     fn held(&self) -> usize {
         self.held
-    }
-
-    fn answers_pings(&self) -> bool {
-        false
     }
 }

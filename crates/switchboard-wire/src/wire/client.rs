@@ -36,8 +36,8 @@ pub trait ClientWire: Send {
     /// The name in messages.
     fn name(&self) -> &'static str;
 
-    /// Writes what a connection begins with; once, before anything else.
-    fn greet(&mut self, out: &mut Outbox);
+    /// Writes what a connection begins with, if it does with more than its first call; once, before anything else.
+    fn greet(&mut self, _out: &mut Outbox) {}
 
     /// Gives `name`, which is `package.Service/Method`, the number `number` on this connection; once, before the first
     /// call of the method. Calls on postcard are refused by a server that was built from another `schema`.
@@ -56,27 +56,35 @@ pub trait ClientWire: Send {
         out: &mut Outbox,
     ) -> Result<(), Status>;
 
-    /// Sends a further message, as it is or `compressed` with the encoding of the call.
+    /// Sends a further message, as it is or `compressed` with the encoding of the call; only on a wire with streams.
     ///
     /// # Errors
     /// A message larger than the peer takes.
-    fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) -> Result<(), Status>;
+    fn item(
+        &mut self,
+        _id: CallId,
+        _item: &Bytes,
+        _compressed: bool,
+        _out: &mut Outbox,
+    ) -> Result<(), Status> {
+        Err(no_streams(self.name()))
+    }
 
-    /// Says that no more messages follow.
-    fn half_close(&mut self, id: CallId, out: &mut Outbox);
+    /// Says that no more messages follow; nothing on a wire without streams.
+    fn half_close(&mut self, _id: CallId, _out: &mut Outbox) {}
 
     /// Gives up on a call; nothing on a wire that cannot say it, where a late answer is dropped.
-    fn cancel(&mut self, id: CallId, out: &mut Outbox);
+    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
 
     /// Lets the server send `bytes` more of a stream; nothing on a wire without credit.
-    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox);
+    fn credit(&mut self, _id: CallId, _bytes: u32, _out: &mut Outbox) {}
 
     /// Asks the server for a sign of life, if it [answers](Self::answers_pings).
-    fn ping(&mut self, out: &mut Outbox);
+    fn ping(&mut self, _out: &mut Outbox) {}
 
     /// Whether servers answer a [`ping`](Self::ping). Where they cannot, silence proves nothing while calls run.
     fn answers_pings(&self) -> bool {
-        true
+        false
     }
 
     /// Calls that may be in flight: the least of both sides' limits.
@@ -119,4 +127,9 @@ pub trait ClientWire: Send {
     /// # Errors
     /// Bytes after which the stream cannot be followed any more.
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal>;
+}
+
+/// The answer of a wire without streams to a call that has more than one message.
+pub(crate) fn no_streams(wire: &str) -> Status {
+    Status::unimplemented(format!("{wire} carries no streams; the native wire, gRPC and Connect do"))
 }

@@ -176,7 +176,7 @@ impl<W: ServerWire> Connection<W> {
                 }
             }
             if !head.oneway {
-                self.reply(id, &metadata, &item, &trailers);
+                self.reply(id, &metadata, &item, false, &trailers);
             }
             return;
         }
@@ -382,20 +382,7 @@ impl<W: ServerWire> Connection<W> {
         if call.oneway {
             return;
         }
-        if !compressed {
-            return self.reply(call.id, metadata, item, trailers);
-        }
-        if let Some(counts) = &self.peer.counts {
-            counts.sent(1, self.now);
-        }
-        if !metadata.is_empty() {
-            self.wire.head(call.id, metadata, &mut self.out);
-        }
-        let only = trailers.is_empty();
-        self.wire.compressed(call.id, item, only, &mut self.out);
-        if !only {
-            self.wire.end(call.id, Ok(trailers), &mut self.out);
-        }
+        self.reply(call.id, metadata, item, compressed, trailers);
     }
 
     /// Drops a parked call without an answer: its caller has gone.
@@ -430,18 +417,24 @@ impl<W: ServerWire> Connection<W> {
     }
 
     #[inline]
-    pub(super) fn reply(&mut self, id: CallId, metadata: &Metadata, item: &Bytes, trailers: &Metadata) {
+    pub(super) fn reply(
+        &mut self,
+        id: CallId,
+        metadata: &Metadata,
+        item: &Bytes,
+        compressed: bool,
+        trailers: &Metadata,
+    ) {
         if let Some(counts) = &self.peer.counts {
             counts.sent(1, self.now);
         }
         if !metadata.is_empty() {
             self.wire.head(id, metadata, &mut self.out);
         }
-        if trailers.is_empty() {
+        if trailers.is_empty() && !compressed {
             self.wire.reply(id, item, &mut self.out);
         } else {
-            self.wire.item(id, item, &mut self.out);
-            self.wire.end(id, Ok(trailers), &mut self.out);
+            self.wire.reply_with(id, item, compressed, trailers, &mut self.out);
         }
     }
 

@@ -95,10 +95,7 @@ impl<W: ServerWire> Connection<W> {
                     if let Some(counts) = &self.peer.counts {
                         counts.sent(1, self.now);
                     }
-                    match item.compressed {
-                        false => self.wire.item(id, &item.bytes, &mut self.out),
-                        true => self.wire.compressed(id, &item.bytes, false, &mut self.out),
-                    }
+                    self.wire.item(id, &item.bytes, item.compressed, &mut self.out);
                 }
                 None => return self.end_stream(index, Ok(&items.trailers())),
                 Some(Err(mut status)) => {
