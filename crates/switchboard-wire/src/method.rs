@@ -3,8 +3,8 @@
 mod learned;
 
 use crate::{Codec, HttpRule, TextParam};
-use learned::Learned;
 pub use learned::LEARNED_MAX;
+use learned::Learned;
 use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 /// What a service offers; generated code has one per service, in a static.
@@ -256,7 +256,10 @@ impl MethodTable {
     /// More than 65535 methods in all.
     pub fn take_others(&mut self, services: impl IntoIterator<Item = String>) -> Result<(), String> {
         if self.entries.len() + 1 + LEARNED_MAX > usize::from(u16::MAX) {
-            return Err(format!("more than {} methods beside those that are learned", u16::MAX - LEARNED_MAX as u16));
+            return Err(format!(
+                "more than {} methods beside those that are learned",
+                u16::MAX - LEARNED_MAX as u16
+            ));
         }
         self.learned = Some(Box::new(Learned::new(services.into_iter().map(Into::into).collect())));
         Ok(())
@@ -419,7 +422,10 @@ impl MethodTable {
     pub fn place(&self, id: MethodId) -> (u16, u16) {
         match self.entries.get(usize::from(id.0)) {
             Some(entry) => (entry.service, entry.index),
-            None => (self.services.len() as u16, (usize::from(id.0) - self.entries.len()).saturating_sub(1) as u16),
+            None => (
+                self.services.len() as u16,
+                (usize::from(id.0) - self.entries.len()).saturating_sub(1) as u16,
+            ),
         }
     }
 
@@ -478,7 +484,9 @@ impl MethodTable {
                 format!("unknown method {name}: {} has {}", known.name, methods.join(", "))
             }
             None if self.learned.as_ref().is_some_and(|learned| learned.is_full()) => {
-                format!("{name} is one more than {LEARNED_MAX} methods that this server learns from its callers")
+                format!(
+                    "{name} is one more than {LEARNED_MAX} methods that this server learns from its callers"
+                )
             }
             None => format!("unknown service {service}"),
         };

@@ -25,7 +25,7 @@ mod wires;
 pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
 pub use fair::Fair;
-pub(crate) use pattern::matches;
+pub use pattern::matches;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;

@@ -43,3 +43,6 @@ struct WiresRpcx;
 #[cfg(all(feature = "macros", feature = "http"))]
 #[doc = include_str!("../../../docs/wires/brpc.md")]
 struct WiresBrpc;
+
+#[doc = include_str!("../../../docs/proxy.md")]
+struct Proxy;

@@ -24,8 +24,8 @@
 //! A call costs what a call of a handler through a channel costs, and no lock.
 
 use crate::{
-    Call, Channel, ClientMethod, Codec, Idempotency, Kind, MethodInfo, Reply, Result, Service, ServiceInfo, Status,
-    call::RequestBody, client::Tells, stream::Queue,
+    Call, Channel, ClientMethod, Codec, Idempotency, Kind, MethodInfo, Reply, Result, Service, ServiceInfo,
+    Status, call::RequestBody, client::Tells, stream::Queue,
 };
 use bytes::Bytes;
 use std::{
@@ -147,7 +147,8 @@ impl Forward {
         let places = match &self.methods {
             Methods::Declared(methods) => {
                 let method = methods.get(usize::from(call.method()));
-                let method = method.ok_or_else(|| Status::internal("a call of a method that the service has not"))?;
+                let method =
+                    method.ok_or_else(|| Status::internal("a call of a method that the service has not"))?;
                 return Ok((method, Vec::new()));
             }
             Methods::Learned(places) => places,
@@ -220,7 +221,8 @@ impl Learned {
     fn new(service: &'static ServiceInfo) -> Learned {
         let name = service.methods[0].name;
         let methods = [Kind::Unary, Kind::ServerStream, Kind::Bidi].map(|kind| MethodInfo::new(name, kind));
-        let kinds = ServiceInfo { name: service.name, methods: Box::leak(Box::new(methods)), descriptor: &[] };
+        let kinds =
+            ServiceInfo { name: service.name, methods: Box::leak(Box::new(methods)), descriptor: &[] };
         let kinds: &'static ServiceInfo = Box::leak(Box::new(kinds));
         let path: &'static str = Box::leak(format!("{}/{name}", service.name).into());
         let method = |index| &*Box::leak(Box::new(ClientMethod { service: kinds, index, path }));

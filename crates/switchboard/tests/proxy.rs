@@ -97,7 +97,7 @@ async fn what_gives_up_in_front_is_given_up_behind() {
 async fn calls_without_an_answer_stay_so() {
     let proxied = Proxied::new("", "", |server| server).await;
     let note = proxied.channel.oneway(&NOTE, Codec::Postcard, serde::encode(&7u64, Codec::Postcard));
-    soon(note).await.unwrap();
+    soon(async { note.await }).await.unwrap();
     soon(proxied.seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 7)).await;
 }
 
@@ -142,7 +142,9 @@ mod over_http {
     #[tokio::test]
     async fn every_wire_goes_on_as_every_other() {
         for front in ["", "?wire=grpc", "?wire=grpc-web", "?wire=connect", "?wire=rpcx", "?wire=jsonrpc"] {
-            for behind in ["", "?wire=grpc", "?wire=connect", "?wire=rpcx", "?wire=baidu_std", "?wire=jsonrpc"] {
+            for behind in
+                ["", "?wire=grpc", "?wire=connect", "?wire=rpcx", "?wire=baidu_std", "?wire=jsonrpc"]
+            {
                 let front = if front.starts_with("?wire=r") { "?wire=rpcx&codec=json" } else { front };
                 let proxied = Proxied::new(front, behind, |server| server).await;
                 let echoed = json(&proxied.channel, &ECHO, "[1,2]").await;

@@ -51,7 +51,8 @@ impl Learned {
     /// Service and method, of a name that may be learned.
     fn split<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
         let is_name = |part: &str| {
-            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
         };
         let is_taken =
             |service: &str| self.services.is_empty() || self.services.iter().any(|known| **known == *service);

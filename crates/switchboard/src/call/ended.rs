@@ -18,7 +18,8 @@ impl Reply {
     pub fn when_ended(self, ended: impl FnOnce(Result<&Metadata, &Status>) + Send + 'static) -> Reply {
         match self.body {
             ReplyBody::Many(items) => {
-                let body = ReplyBody::Many(Box::pin(Ended { items, told: Some(Box::new(ended)), trailers: None }));
+                let body =
+                    ReplyBody::Many(Box::pin(Ended { items, told: Some(Box::new(ended)), trailers: None }));
                 Reply { body, ..self }
             }
             _ => {

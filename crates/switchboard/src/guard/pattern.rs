@@ -4,7 +4,7 @@ use crate::Error;
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Whether `name` is what `pattern` means, in which a star stands for any characters, slashes and dots included.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
     // Where to go on when the star has to stand for one more.
     let mut again: Option<(&[u8], &[u8])> = None;

@@ -15,7 +15,9 @@ use super::{
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
-use crate::{Kind, Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared};
+use crate::{
+    Kind, Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared,
+};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
@@ -293,9 +295,8 @@ impl Front {
                 Ok(reply)
             });
         }
-        let replies_stream = method.is_some_and(|method| {
-            matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream)
-        });
+        let replies_stream =
+            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
         let trailers = replies_stream.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());

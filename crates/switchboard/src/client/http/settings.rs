@@ -148,8 +148,8 @@ impl Settings {
             return Codec::Json;
         }
         match (self.codec, preferred) {
-            // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
-            (_, Codec::Postcard | Codec::Thrift) => Codec::Json,
+            // What nobody on HTTP reads.
+            (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift) => Codec::Json,
             (Some(codec), _) => codec,
             (None, preferred) => preferred,
         }
@@ -246,6 +246,7 @@ mod tests {
         let mut settings = Settings::default();
         assert_eq!(settings.codec(Codec::Proto), Codec::Proto);
         assert_eq!(settings.codec(Codec::Postcard), Codec::Json);
+        assert_eq!(settings.codec(Codec::MsgPack), Codec::Json);
         settings.set("codec", "json").unwrap();
         assert_eq!(settings.codec(Codec::Proto), Codec::Json);
     }
