@@ -9,6 +9,7 @@ mod config;
 mod counting;
 mod demo;
 mod log;
+mod proxy;
 mod serve;
 mod services;
 mod serving;
@@ -35,6 +36,8 @@ enum Command {
     Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
     Call(Box<call::CallArgs>),
+    /// Stand in front of servers of any wire, and hand calls of any wire on to them.
+    Proxy(Box<proxy::ProxyArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -61,6 +64,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
+        Command::Proxy(args) => proxy::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchOverloadServer(args) => bench::serve_overload(&args),

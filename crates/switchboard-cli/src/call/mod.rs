@@ -7,7 +7,7 @@ mod failure;
 mod input;
 mod invoke;
 mod known;
-mod metadata;
+pub(crate) mod metadata;
 mod names;
 mod output;
 mod reflection;
@@ -18,14 +18,15 @@ mod timings;
 mod tips;
 
 pub(crate) use args::CallArgs;
+pub(crate) use failure::Failure;
+pub(crate) use invoke::{idempotency, kind};
+pub(crate) use reflection::Reflection;
+pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
 
-use failure::Failure;
 use input::{Form, Input, Requests};
 use invoke::{Invocation, RawKind};
 use output::{Output, print};
-use reflection::Reflection;
 use replies::Replies;
-use schema::Schema;
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -163,7 +164,7 @@ impl Command<'_> {
             let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
             return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
         }
-        let local = Schema::of_files(self.args)?;
+        let local = Schema::of_files(&self.args.schema)?;
         // Before the server is asked, so that a mistake costs nothing.
         let local_method = match local {
             Some(mut schema) => Some((schema.method(&self.args.verb).await?, schema)),
@@ -226,7 +227,7 @@ impl Command<'_> {
 
     /// That of the files that were named, else the server's, through `channel` if it can carry that.
     async fn schema(&mut self, channel: Option<&Channel>) -> Result<Schema, Failure> {
-        if let Some(schema) = Schema::of_files(self.args)? {
+        if let Some(schema) = Schema::of_files(&self.args.schema)? {
             return Ok(schema);
         }
         let channel = match (channel, self.target.wire) {

@@ -1,0 +1,124 @@
+//! What is known of the services behind: their methods and messages, from files or from the servers themselves.
+
+use super::{ProxyArgs, rules, upstream::Upstream};
+use crate::call::{Failure, Reflection, Schema, idempotency, is_about_the_server, kind, takes_json_alone};
+use prost_reflect::{MessageDescriptor, MethodDescriptor, ServiceDescriptor};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use switchboard::{MethodInfo, Params, ServiceInfo};
+
+/// How long servers get to tell their schema.
+const REFLECTION_MAX: Duration = Duration::from_secs(10);
+
+/// The services of a schema; none without one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) services: Vec<KnownService>,
+    /// The messages of protobuf methods, by `package.Service/Method`.
+    pub(super) messages: Arc<HashMap<String, Messages>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KnownService {
+    /// As servers of it have it; kept until the process ends.
+    pub(super) info: &'static ServiceInfo,
+    /// Its messages are those of protobuf: not the JSON of a Rust trait.
+    pub(super) is_protobuf: bool,
+}
+
+/// The types of a method's messages.
+#[derive(Clone, Debug)]
+pub(super) struct Messages {
+    pub(super) request: MessageDescriptor,
+    pub(super) reply: MessageDescriptor,
+}
+
+impl Known {
+    /// What the command line asks for.
+    ///
+    /// # Errors
+    /// Files that cannot be read, and servers that do not tell.
+    pub(super) async fn of(args: &ProxyArgs, upstream: &Upstream) -> Result<Known, String> {
+        match Schema::of_files(&args.schema).map_err(said)? {
+            Some(schema) => Known::read(schema, &args.service).await,
+            None if args.reflect => {
+                let service = args.service.first();
+                if upstream.is_registry() && service.is_none() {
+                    return Err(
+                        "--reflect with a registry needs a --service, of which a server is asked".to_owned()
+                    );
+                }
+                let channel = upstream.reflecting(service.map_or("", String::as_str))?;
+                let deadline = Some(Instant::now() + REFLECTION_MAX);
+                let server = Reflection::new(channel, args.headers.clone(), deadline);
+                Known::read(Schema::of_server(server), &args.service).await
+            }
+            None => Ok(Known::default()),
+        }
+    }
+
+    /// Those of these services, or all, that are not about the server itself.
+    async fn read(mut schema: Schema, wanted: &[String]) -> Result<Known, String> {
+        let mut descriptors = Vec::new();
+        for name in schema.services().await.map_err(said)? {
+            if is_about_the_server(&name) || !(wanted.is_empty() || wanted.contains(&name)) {
+                continue;
+            }
+            match schema.service(&name).await {
+                Ok(descriptor) => descriptors.push(descriptor),
+                // One of several without a schema takes nothing from the others: its calls go through as bytes.
+                Err(Failure::Asked(why)) => tracing::warn!("{why}"),
+                Err(failure) => return Err(said(failure)),
+            }
+        }
+        let set: &'static [u8] = schema.pool.encode_to_vec().leak();
+        let mut messages = HashMap::new();
+        let mut services = Vec::new();
+        for descriptor in &descriptors {
+            let is_protobuf = !descriptor.methods().any(|method| takes_json_alone(&method));
+            for method in descriptor.methods().filter(|_| is_protobuf) {
+                let types = Messages { request: method.input(), reply: method.output() };
+                messages.insert(format!("{}/{}", descriptor.full_name(), method.name()), types);
+            }
+            services.push(KnownService {
+                info: info(descriptor, if is_protobuf { set } else { &[] }),
+                is_protobuf,
+            });
+        }
+        Ok(Known { services, messages: Arc::new(messages) })
+    }
+}
+
+/// For people, without what `call` puts before it.
+fn said(failure: Failure) -> String {
+    let text = failure.text();
+    text.strip_prefix("switchboard: ").unwrap_or(&text).to_owned()
+}
+
+/// The service as generated code would have it.
+fn info(service: &ServiceDescriptor, descriptor: &'static [u8]) -> &'static ServiceInfo {
+    let methods = service.methods().map(|method| {
+        let known = MethodInfo::new(leaked(method.name()), kind(&method)).idempotency(idempotency(&method));
+        match descriptor.is_empty() {
+            true => known,
+            false => known.params(params(&method)).http(rules::of(&method).leak()),
+        }
+    });
+    let methods = methods.collect::<Vec<_>>().leak();
+    Box::leak(Box::new(ServiceInfo { name: leaked(service.full_name()), methods, descriptor }))
+}
+
+/// The fields of the request, for callers that send them without names.
+fn params(method: &MethodDescriptor) -> Params {
+    let mut fields: Vec<_> = method.input().fields().collect();
+    fields.sort_by_key(|field| field.number());
+    let names: Vec<_> = fields.iter().map(|field| leaked(field.json_name())).collect();
+    Params::Fields(names.leak())
+}
+
+fn leaked(text: &str) -> &'static str {
+    Box::leak(text.into())
+}
