@@ -1,7 +1,9 @@
-// Registers at and discovers through etcd with rpcx's own plug-ins.
+// Registers and discovers with rpcx's own plug-ins.
 //
-//	rpcx-registry register ETCD BASE SERVICE NETWORK@ADDRESS META
-//	rpcx-registry discover ETCD BASE SERVICE
+//	rpcx-registry register KIND WHERE BASE SERVICE NETWORK@ADDRESS META
+//	rpcx-registry discover KIND WHERE BASE SERVICE
+//
+// KIND is etcd or redis, WHERE its HOST:PORT; or mdns, which has neither WHERE nor BASE: they are any text.
 //
 // "register" says "registered" and goes on until its input ends; then it deregisters. "discover" writes a line for each
 // list: the pairs, sorted, as KEY?META with a space between two.
@@ -16,10 +18,14 @@ import (
 	"time"
 
 	etcdclient "github.com/rpcxio/rpcx-etcd/client"
-	"github.com/rpcxio/rpcx-etcd/serverplugin"
+	etcdplugin "github.com/rpcxio/rpcx-etcd/serverplugin"
 	"github.com/smallnest/rpcx/client"
 	"github.com/smallnest/rpcx/log"
+	"github.com/smallnest/rpcx/serverplugin"
 )
+
+// Plug-ins write and look again so often.
+const interval = time.Second
 
 func main() {
 	log.SetDummyLogger()
@@ -31,36 +37,58 @@ func main() {
 
 func run(arguments []string) error {
 	switch {
-	case len(arguments) == 6 && arguments[0] == "register":
-		return register(arguments[1], arguments[2], arguments[3], arguments[4], arguments[5])
-	case len(arguments) == 4 && arguments[0] == "discover":
-		return discover(arguments[1], arguments[2], arguments[3])
+	case len(arguments) == 7 && arguments[0] == "register":
+		return register(arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6])
+	case len(arguments) == 5 && arguments[0] == "discover":
+		return discover(arguments[1], arguments[2], arguments[3], arguments[4])
 	}
-	return fmt.Errorf("usage: rpcx-registry register ETCD BASE SERVICE ADDRESS META | discover ETCD BASE SERVICE")
+	return fmt.Errorf("usage: rpcx-registry register KIND WHERE BASE SERVICE ADDRESS META | discover KIND WHERE BASE SERVICE")
 }
 
-func register(etcd, base, service, address, meta string) error {
-	plugin := &serverplugin.EtcdV3RegisterPlugin{
-		ServiceAddress: address,
-		EtcdServers:    []string{etcd},
-		BasePath:       base,
-		UpdateInterval: time.Second,
+// plugin is what the plug-ins of a server have in common.
+type plugin interface {
+	Register(name string, receiver any, metadata string) error
+	Start() error
+	Stop() error
+}
+
+func register(kind, where, base, service, address, meta string) error {
+	var p plugin
+	switch kind {
+	case "etcd":
+		p = &etcdplugin.EtcdV3RegisterPlugin{
+			ServiceAddress: address, EtcdServers: []string{where}, BasePath: base, UpdateInterval: interval,
+		}
+	case "redis":
+		p = &serverplugin.RedisRegisterPlugin{
+			ServiceAddress: address, RedisServers: []string{where}, BasePath: base, UpdateInterval: interval,
+		}
+	case "mdns":
+		p = serverplugin.NewMDNSRegisterPlugin(address, 0, nil, interval, "")
+		// It has nothing to start before it has a service.
+		if err := p.Register(service, nil, meta); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%q is no kind of registry", kind)
 	}
-	if err := plugin.Start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
-	if err := plugin.Register(service, nil, meta); err != nil {
-		return err
+	if kind != "mdns" {
+		if err := p.Register(service, nil, meta); err != nil {
+			return err
+		}
 	}
 	fmt.Println("registered")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
-	return plugin.Stop()
+	return p.Stop()
 }
 
-func discover(etcd, base, service string) error {
-	discovery, err := etcdclient.NewEtcdV3Discovery(base, service, []string{etcd}, true, nil)
+func discover(kind, where, base, service string) error {
+	discovery, err := discoveryOf(kind, where, base, service)
 	if err != nil {
 		return err
 	}
@@ -74,6 +102,16 @@ func discover(etcd, base, service string) error {
 		show(list)
 	}
 	return nil
+}
+
+func discoveryOf(kind, where, base, service string) (client.ServiceDiscovery, error) {
+	switch kind {
+	case "etcd":
+		return etcdclient.NewEtcdV3Discovery(base, service, []string{where}, true, nil)
+	case "mdns":
+		return client.NewMDNSDiscovery(service, interval, interval, "")
+	}
+	return nil, fmt.Errorf("there is no plug-in for clients and %q", kind)
 }
 
 func show(pairs []*client.KVPair) {

@@ -1,5 +1,6 @@
-//! Makes the protobuf service from its schema.
+//! Makes the services from their schemas.
 
 fn main() -> Result<(), switchboard_build::Error> {
-    switchboard_build::proto("proto/echo.proto").emit()
+    switchboard_build::proto("proto/echo.proto").emit()?;
+    switchboard_build::thrift("thrift/quotients.thrift").emit()
 }

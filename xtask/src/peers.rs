@@ -24,6 +24,8 @@ pub(crate) enum Peer {
     Curl,
     /// The DNS server.
     Dnsmasq,
+    /// A client and a server of eRPC for Go.
+    Erpc,
     Etcd,
     /// A client that asks reflection for everything.
     Evans,
@@ -38,6 +40,8 @@ pub(crate) enum Peer {
     H2spec,
     /// The Java programs of `interop/baidu` with the library of baidu_std; its path is the folder of both.
     Jprotobuf,
+    /// Python with the libraries of FlatBuffers and gRPC, for the programs of `interop/kiss`.
+    Kiss,
     /// Node; its path is the folder where its packages are installed.
     Node,
     /// Python with grpcio, its tools, and a validator for OpenAPI.
@@ -61,6 +65,7 @@ const ALL: &[Peer] = &[
     Peer::Curl,
     Peer::Evans,
     Peer::Dnsmasq,
+    Peer::Erpc,
     Peer::Etcd,
     Peer::Ghz,
     Peer::GrpcGoClient,
@@ -69,6 +74,7 @@ const ALL: &[Peer] = &[
     Peer::Grpcurl,
     Peer::H2spec,
     Peer::Jprotobuf,
+    Peer::Kiss,
     Peer::Node,
     Peer::Python,
     Peer::Valgrind,
@@ -88,6 +94,8 @@ pub(crate) struct Peers {
     requirements: PathBuf,
     /// The folder of foreign peers in the checkout.
     interop: PathBuf,
+    /// What the programs of kiss-rpc need, in a Python of its own.
+    kiss: PathBuf,
     /// What the library of Thrift is, in a Python of its own: the other needs none of it.
     thrift: PathBuf,
     /// The JavaScript programs and the list of what they need.
@@ -103,6 +111,7 @@ impl Peers {
             folder: folder(workspace),
             requirements: workspace.root.join("interop/python/requirements.txt"),
             interop: workspace.root.join("interop"),
+            kiss: workspace.root.join("interop/kiss/python/requirements.txt"),
             thrift: workspace.root.join("interop/thrift/python/requirements.txt"),
             sources: workspace.root.join("interop/js"),
             baidu: workspace.root.join("interop/baidu"),
@@ -140,6 +149,7 @@ impl Peers {
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
             Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
+            Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
             Peer::Node => self.node(),
             // The import notices an environment whose interpreter was replaced since.
             Peer::Python => self.python(
@@ -151,6 +161,7 @@ impl Peers {
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
+            Peer::Erpc => self.go_module("erpc/peer", "erpc-peer"),
             Peer::Rpcx => self.go_module("rpcx/peer", "rpcx-peer"),
             Peer::RpcxRegistry => self.go_module("rpcx-registry", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
@@ -298,6 +309,7 @@ impl Peer {
             Self::Curl => "curl",
             Self::Evans => "evans",
             Self::Dnsmasq => "dnsmasq",
+            Self::Erpc => "eRPC for Go",
             Self::Etcd => "etcd",
             Self::Ghz => "ghz",
             Self::GrpcGoClient => "the interop client of grpc-go",
@@ -311,6 +323,7 @@ impl Peer {
             Self::Valgrind => "valgrind",
             Self::Redis => "Redis",
             Self::Rpcx => "rpcx for Go",
+            Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
             Self::RpcxRegistry => "rpcx's plug-ins for etcd",
             Self::ZooKeeper => "ZooKeeper",

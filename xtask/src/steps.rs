@@ -81,6 +81,11 @@ pub(crate) const ALL: &[Step] = &[
         about: "instructions, system calls, clock readings and allocations of a call, under their bounds",
         check: gates::check,
     },
+    Step {
+        name: "every-wire",
+        about: "every wire at once on one port for a minute, among silent connections and slow ones",
+        check: every_wire,
+    },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
         name: "interop-admin",
@@ -163,6 +168,16 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-baidu-streams",
+        about: "streaming RPC of baidu_std with Python programs that were written from its description, client and server",
+        check: |run| suites::baidu_streams(run),
+    },
+    Step {
+        name: "interop-kiss",
+        about: "kiss-rpc and FlatBuffers in gRPC with Python programs that were written from the document, both directions",
+        check: |run| suites::kiss(run),
+    },
+    Step {
         name: "interop-thrift",
         about: "the cross tests of Thrift with its Python library, both directions: binary, compact, THeader",
         check: |run| suites::thrift(run),
@@ -196,6 +211,11 @@ pub(crate) const ALL: &[Step] = &[
         name: "interop-rpcx",
         about: "rpcx in both directions: every codec, compression, metadata, errors, heartbeats, on each network",
         check: |run| suites::rpcx(run),
+    },
+    Step {
+        name: "interop-erpc",
+        about: "eRPC in both directions: its three framings, gzip filter, metadata, errors, pushes, credentials, heartbeats",
+        check: |run| suites::erpc(run),
     },
     Step {
         name: "interop-tls",
@@ -315,6 +335,13 @@ fn doc(run: &Run<'_>) -> Outcome {
     // Libraries only: the binary has the name of the main library; their pages would overwrite each other.
     let mut command = run.workspace.cargo_command();
     command.args(["doc", "--workspace", "--lib", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut command).into()
+}
+
+fn every_wire(run: &Run<'_>) -> Outcome {
+    let mut command = run.workspace.cargo_command();
+    // Built as in the step `test`, which does not take that long.
+    command.args(["test", "--workspace", "--test", "every_wire"]).env("EVERY_WIRE_SECONDS", "60");
     process::run(&mut command).into()
 }
 

@@ -2,14 +2,16 @@
 //! those suites call, and with the clients of `interop/conformance-client`.
 
 mod baidu;
+mod erpc;
 mod h2spec;
 mod rpcx;
 mod tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::interop::server_command;
 use crate::peers::Peer;
 use crate::process::{self, Failure, Server};
 use crate::steps::{Outcome, Run};
@@ -115,9 +117,22 @@ pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
 }
 
+/// eRPC in both directions: its Go client to our server, and our client to its Go servers.
+pub(crate) fn erpc(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Erpc, |peer| erpc::check(run, &peer))
+}
+
 /// baidu_std with Java programs: their client and our server, then the other way round.
 pub(crate) fn baidu(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Jprotobuf, |java| baidu::check(run, &java))
+}
+
+/// The streams of baidu_std with a Python program that was written from their description, in both roles.
+pub(crate) fn baidu_streams(run: &Run<'_>) -> Outcome {
+    if !process::is_in_path("python3") {
+        return Outcome::Skipped("python3 is not installed".to_owned());
+    }
+    baidu::check_streams(run).into()
 }
 
 /// What people type: `buf curl` in each dialect, and a short run of the load generator ghz.
@@ -145,16 +160,35 @@ fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
 /// The cases of Thrift's cross tests with its Python library, which is the client and then the server.
 pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Thrift, |python| {
-        let server = built_of(run, "thrift-interop", "thrift-server")?;
-        let client = built_of(run, "thrift-interop", "thrift-client")?;
-        let mut command = Command::new(python);
-        command
-            .args(["-B", "-m", "unittest", "--verbose", "test_client", "test_server"])
-            .current_dir(run.workspace.root.join("interop/thrift/python"))
-            .env("THRIFT_SERVER", server)
-            .env("THRIFT_CLIENT", client);
-        process::run_within(SUITE_LIMIT, &mut command)
+        python_cases(run, &python, "thrift", "thrift-interop", &["test_client", "test_server"])
     })
+}
+
+/// kiss-rpc with Python programs: their client and our server, then the other way round.
+pub(crate) fn kiss(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Kiss, |python| python_cases(run, &python, "kiss", "interop-kiss", &["test_kiss"]))
+}
+
+/// Python's cases of `interop/NAME/python` against the programs `NAME-server` and `NAME-client` of a package.
+fn python_cases(
+    run: &Run<'_>,
+    python: &Path,
+    name: &str,
+    package: &str,
+    modules: &[&str],
+) -> Result<(), Failure> {
+    let server = built_of(run, package, &format!("{name}-server"))?;
+    let client = built_of(run, package, &format!("{name}-client"))?;
+    let variable = |role: &str| format!("{}_{role}", name.to_uppercase());
+    let mut command = Command::new(python);
+    command
+        .args(["-B", "-m", "unittest", "--verbose"])
+        .args(modules)
+        .current_dir(run.workspace.root.join("interop").join(name).join("python"))
+        .env("SWITCHBOARD_BIN", server_command(run)?)
+        .env(variable("SERVER"), server)
+        .env(variable("CLIENT"), client);
+    process::run_within(SUITE_LIMIT, &mut command)
 }
 
 /// A program of this package, freshly built.

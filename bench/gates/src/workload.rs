@@ -1,8 +1,14 @@
 //! What is called: the same calls as in `switchboard bench compare`, a fixed number of them.
 
 use crate::services::{
-    BenchService, benchmark_message,
-    proto::bench::{BenchClient, BenchServer, BenchmarkMessage, EchoMessage},
+    BenchService, ThriftBench, benchmark_message,
+    proto::{
+        bench::{BenchClient, BenchServer, BenchmarkMessage, EchoMessage},
+        thrift_bench::{
+            BenchClient as ThriftClient, BenchServer as ThriftServer, BenchmarkMessage as ThriftMessage,
+        },
+    },
+    thrift_benchmark_message,
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -25,15 +31,20 @@ enum Kind {
     Echo,
     Message,
     Stream,
+    /// The message as one of a `.thrift` file.
+    ThriftMessage,
 }
 
-const ALL: [Workload; 6] = [
+const ALL: [Workload; 9] = [
     workload("echo-1", Kind::Echo, 1, ""),
     workload("echo-100", Kind::Echo, 100, ""),
     workload("grpc-echo-100", Kind::Echo, 100, "?wire=grpc"),
     workload("message-1", Kind::Message, 1, ""),
     workload("message-100", Kind::Message, 100, ""),
     workload("stream-100", Kind::Stream, 100, ""),
+    workload("rpcx-echo-100", Kind::Echo, 100, "?wire=rpcx"),
+    workload("baidu-echo-100", Kind::Echo, 100, "?wire=baidu_std"),
+    workload("thrift-message-100", Kind::ThriftMessage, 100, "?wire=thrift"),
 ];
 
 const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'static str) -> Workload {
@@ -50,8 +61,8 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// # Errors
 /// When it cannot listen.
 pub(crate) async fn start() -> Result<Running, String> {
-    let server = Server::new().add(BenchServer::new(BenchService)).listen("tcp://127.0.0.1:0");
-    server.start().await.map_err(|error| error.to_string())
+    let server = Server::new().add(BenchServer::new(BenchService)).add(ThriftServer::new(ThriftBench));
+    server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
 }
 
 impl Workload {
@@ -71,17 +82,22 @@ impl Workload {
     pub(crate) async fn make(&self, calls: u64, address: &str) -> Result<(), String> {
         let url = format!("tcp://{address}{}", self.wire);
         let channel = Channel::builder(&url).connections(1).connect().await.map_err(failed)?;
+        let thrift = ThriftClient::new(channel.clone());
         let client = BenchClient::new(channel);
         if matches!(self.kind, Kind::Stream) {
             return stream(&client, calls, self.outstanding).await;
         }
         let message = Arc::new(benchmark_message());
+        let thrift_message = Arc::new(thrift_benchmark_message());
         let callers: Vec<_> = (0..self.outstanding as u64)
             .map(|at| {
                 let outstanding = self.outstanding as u64;
                 let share = calls / outstanding + u64::from(at < calls % outstanding);
                 match self.kind {
                     Kind::Message => tokio::spawn(call_message(client.clone(), message.clone(), share)),
+                    Kind::ThriftMessage => {
+                        tokio::spawn(call_thrift(thrift.clone(), thrift_message.clone(), share))
+                    }
                     Kind::Echo | Kind::Stream => tokio::spawn(call_echo(client.clone(), share)),
                 }
             })
@@ -112,6 +128,14 @@ async fn call_message(client: BenchClient, request: Arc<BenchmarkMessage>, calls
         let reply = client.message(&*request).encoded().timeout(TIMEOUT).await.map_err(failed)?;
         let reply = reply.view().map_err(failed)?;
         verify(reply.field1 == "OK" && reply.field103 == request.field103.as_deref())?;
+    }
+    Ok(())
+}
+
+async fn call_thrift(client: ThriftClient, request: Arc<ThriftMessage>, calls: u64) -> Result<(), String> {
+    for _ in 0..calls {
+        let reply = client.message(ThriftMessage::clone(&request)).timeout(TIMEOUT).await.map_err(failed)?;
+        verify(reply.field1 == "OK" && reply.field103 == request.field103)?;
     }
     Ok(())
 }

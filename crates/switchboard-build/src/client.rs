@@ -17,7 +17,10 @@ pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
 
 fn client(service: &Service, names: &Names<'_>) -> TokenStream {
     let Service { interface, server, client, full_name, .. } = service;
-    let handler = &names.handler;
+    let (handler, codec) = (&names.handler, service.family.codec());
+    let with_codec = docs::attributes(&format!(
+        "Writes messages with this codec instead of [`{codec}`](::switchboard::Codec::{codec})."
+    ));
     let doc = docs::attributes(&format!("Calls `{full_name}`."));
     let methods = service.methods.iter().enumerate().map(|(index, method)| call(service, index, method));
     quote! {
@@ -39,7 +42,7 @@ fn client(service: &Service, names: &Names<'_>) -> TokenStream {
 
             /// Calls through `channel`.
             pub fn new(channel: ::switchboard::Channel) -> Self {
-                let codec = channel.codec(::switchboard::Codec::Proto);
+                let codec = channel.codec(::switchboard::Codec::#codec);
                 Self { channel, codec }
             }
 
@@ -48,7 +51,7 @@ fn client(service: &Service, names: &Names<'_>) -> TokenStream {
                 Self::new(::switchboard::Channel::local(#server::new(service)))
             }
 
-            /// Writes messages with this codec instead of [`Proto`](::switchboard::Codec::Proto).
+            #with_codec
             #[must_use]
             pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
                 self.codec = codec;
@@ -72,14 +75,14 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
     let path = format!("{}/{}", service.full_name, method.name);
     let doc = docs::attributes(&method.comment.clone().unwrap_or_else(|| format!("Calls `{path}`.")));
     let index = Literal::usize_unsuffixed(index);
-    let proto = quote!(::switchboard::codegen::codec::proto);
+    let module = service.family.module();
     let name = quote! {
         static METHOD: ::switchboard::ClientMethod =
             ::switchboard::ClientMethod { service: &#info, index: #index, path: #path };
     };
     // By value or by reference: who calls with the same message again need not clone it.
-    let encoded = quote!(#proto::encode::<#request>(request.borrow(), self.codec));
-    let payload = quote!(#proto::encode_payload::<#request>(request.borrow(), self.codec));
+    let encoded = quote!(#module::encode::<#request>(request.borrow(), self.codec));
+    let payload = quote!(#module::encode_payload::<#request>(request.borrow(), self.codec));
     let argument = quote!(request: impl ::core::borrow::Borrow<#request>);
     match method.kind {
         Kind::Unary if method.oneway => quote! {
@@ -93,28 +96,28 @@ fn call(service: &Service, index: usize, method: &Method) -> TokenStream {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::UnaryCall<#reply> {
                 #name
-                self.channel.unary(&METHOD, self.codec, #payload, #proto::decode::<#reply>)
+                self.channel.unary(&METHOD, self.codec, #payload, #module::decode::<#reply>)
             }
         },
         Kind::ServerStream => quote! {
             #doc
             pub fn #ident(&self, #argument) -> ::switchboard::ServerStreamCall<#reply> {
                 #name
-                self.channel.server_stream(&METHOD, self.codec, #encoded, #proto::decode::<#reply>)
+                self.channel.server_stream(&METHOD, self.codec, #encoded, #module::decode::<#reply>)
             }
         },
         Kind::ClientStream => quote! {
             #doc
             pub fn #ident(&self) -> ::switchboard::ClientStreamCall<#request, #reply> {
                 #name
-                self.channel.client_stream(&METHOD, self.codec, #proto::encode::<#request>, #proto::decode::<#reply>)
+                self.channel.client_stream(&METHOD, self.codec, #module::encode::<#request>, #module::decode::<#reply>)
             }
         },
         Kind::Bidi => quote! {
             #doc
             pub fn #ident(&self) -> ::switchboard::BidiCall<#request, #reply> {
                 #name
-                self.channel.bidi(&METHOD, self.codec, #proto::encode::<#request>, #proto::decode::<#reply>)
+                self.channel.bidi(&METHOD, self.codec, #module::encode::<#request>, #module::decode::<#reply>)
             }
         },
     }

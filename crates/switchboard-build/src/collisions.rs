@@ -101,3 +101,26 @@ fn origin(package: &str, name: &str, schema: &Schema) -> String {
     }
     format!("a message of package {package}")
 }
+
+/// Two definitions can lead to one name.
+pub(crate) fn check_items(package: &str, files: [&syn::File; 2]) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for item in files.iter().flat_map(|file| &file.items) {
+        let (is_type, ident) = match item {
+            syn::Item::Const(item) => (false, &item.ident),
+            syn::Item::Enum(item) => (true, &item.ident),
+            syn::Item::Static(item) => (false, &item.ident),
+            syn::Item::Struct(item) => (true, &item.ident),
+            syn::Item::Trait(item) => (true, &item.ident),
+            syn::Item::Type(item) => (true, &item.ident),
+            _ => continue,
+        };
+        if !seen.insert((is_type, ident.to_string())) {
+            return Err(Error::new(format!(
+                "package {package}: two definitions generate `{ident}`: rename one of them; a service generates its \
+                 name, and that with Server, Client and Api behind it"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -26,6 +26,7 @@ impl Error {
     }
 
     /// The .proto compiler refused. Its debug text, unlike its display text, starts with `file:line:column`.
+    #[cfg(feature = "codegen")]
     pub(crate) fn compile(cause: protox::Error, includes: &[std::path::PathBuf]) -> Error {
         let mut text = format!("{cause:?}");
         if cause.is_parse() && text.ends_with("but found 'edition'") {

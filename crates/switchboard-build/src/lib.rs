@@ -101,48 +101,103 @@
 //! would never end, are `Option`s. A method may be annotated with `(switchboard.spawn)`, `(switchboard.idempotent)` and
 //! `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
 //!
+//! Programs that read `.thrift` files while they run find what they declare in [`interface`]; without the feature
+//! `codegen` that is all there is here.
+//!
+//! # FlatBuffers
+//!
+//! `.fbs` files with an `rpc_service` are read the same way:
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), switchboard_build::Error> {
+//!     switchboard_build::flatbuffers("fbs/monster.fbs").emit()
+//! }
+//! ```
+//!
+//! The package is the namespace, or the name of the file. Tables and structs become structs, unions enums, enums
+//! numbers with names. Vectors are empty where they are missing; other fields are `Option`s unless they are `required`
+//! or have a default. Methods take and return a table; they may be marked `(streaming: "client")`, `"server"` or
+//! `"bidi"`, `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and
+//! `switchboard_read_only`, once the file declares those: `attribute "switchboard_spawn";`.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
 //! `protoc --include_imports --include_source_info -o greet.binpb greet.proto`, or `buf build -o greet.binpb`, then
 //! `switchboard_build::descriptor_set("greet.binpb").emit()`.
 
+#[cfg(feature = "codegen")]
 mod builder;
+#[cfg(feature = "codegen")]
 mod client;
+#[cfg(feature = "codegen")]
 mod collisions;
+mod cursor;
+#[cfg(feature = "codegen")]
 mod docs;
 mod error;
+#[cfg(feature = "codegen")]
+mod flatbuffers;
+#[cfg(feature = "codegen")]
 mod http_rules;
+#[cfg(feature = "codegen")]
 mod inlining;
+mod lexer;
+#[cfg(feature = "codegen")]
 mod lints;
+#[cfg(feature = "codegen")]
 mod names;
+#[cfg(feature = "codegen")]
+mod open_enum;
+#[cfg(feature = "codegen")]
 mod package;
+#[cfg(feature = "codegen")]
 mod runtime_paths;
+#[cfg(feature = "codegen")]
 mod schema;
+#[cfg(feature = "codegen")]
 mod server;
+#[cfg(feature = "codegen")]
 mod service;
 mod thrift;
 
+#[cfg(feature = "codegen")]
 pub use builder::Proto;
 pub use error::Error;
+#[cfg(feature = "codegen")]
+pub use flatbuffers::FlatBuffers;
+#[cfg(feature = "codegen")]
 pub use thrift::Thrift;
+pub use thrift::interface;
 
+#[cfg(feature = "codegen")]
 use std::path::Path;
 
 /// Starts with one `.proto` file; more can be added.
+#[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn proto(file: impl AsRef<Path>) -> Proto {
     Proto::default().proto(file)
 }
 
 /// Starts with a descriptor set that `protoc` or `buf` wrote, imports included.
+#[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
     Proto::default().descriptor_set(path)
 }
 
 /// Starts with one `.thrift` file; more can be added.
+#[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
 pub fn thrift(file: impl AsRef<Path>) -> Thrift {
     Thrift::default().thrift(file)
+}
+
+/// Starts with one `.fbs` file; more can be added.
+#[cfg(feature = "codegen")]
+#[must_use = "nothing is generated before .emit()"]
+pub fn flatbuffers(file: impl AsRef<Path>) -> FlatBuffers {
+    FlatBuffers::default().flatbuffers(file)
 }

@@ -7,7 +7,8 @@ use buffa_codegen::{
     },
     idents,
 };
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
 
 /// A descriptor with a name; compilers leave none without.
 pub(crate) trait Named {
@@ -74,6 +75,39 @@ pub(crate) fn json_name(field: &str) -> String {
         }
     }
     name
+}
+
+/// The name of a type: as it is if it is one for types, else in `UpperCamelCase`.
+pub(crate) fn type_ident(name: &str) -> Ident {
+    let name = service_name(name);
+    if name == "Self" { Ident::new("Self_", Span::call_site()) } else { Ident::new(&name, Span::call_site()) }
+}
+
+/// The name of a field or argument.
+pub(crate) fn field_ident(name: &str) -> Ident {
+    idents::make_field_ident(&snake(name))
+}
+
+/// `userMap` to `user_map`.
+pub(crate) fn snake(name: &str) -> String {
+    idents::to_shouty_snake_case(name).to_lowercase()
+}
+
+/// The name of a constant.
+pub(crate) fn constant_ident(name: &str) -> Ident {
+    let name = idents::to_shouty_snake_case(name).to_uppercase();
+    Ident::new(&name, Span::call_site())
+}
+
+/// The path of a type in the code of the package `from` that is generated in the package `to`.
+pub(crate) fn relative_path(from: &str, to: &str, name: &str) -> TokenStream {
+    let ident = type_ident(name);
+    if from == to {
+        return quote!(#ident);
+    }
+    let up = from.split('.').map(|_| quote!(super::));
+    let down = to.split('.').map(|module| idents::rust_path_to_tokens(&idents::escape_mod_ident(module)));
+    quote!(#(#up)* #(#down::)* #ident)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::{
     docs,
     http_rules::Rule,
     package::Names,
-    service::{Kind, Method, Service},
+    service::{Family, Kind, Method, Service},
 };
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -19,6 +19,7 @@ pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
 
 fn info(service: &Service) -> TokenStream {
     let Service { full_name, info, .. } = service;
+    let descriptor = service.family.descriptor();
     let doc = docs::attributes(&format!("Name, methods and descriptor of `{full_name}`."));
     let methods = service.methods.iter().map(|method| {
         let name = &method.name;
@@ -43,7 +44,7 @@ fn info(service: &Service) -> TokenStream {
         pub static #info: ::switchboard::ServiceInfo = ::switchboard::ServiceInfo {
             name: #full_name,
             methods: &[#(#methods),*],
-            descriptor: DESCRIPTOR_SET,
+            descriptor: #descriptor,
         };
     }
 }
@@ -104,7 +105,7 @@ fn server(service: &Service, names: &Names<'_>) -> TokenStream {
     let doc = docs::attributes(&format!("Serves a [`{interface}`]."));
     let arms = service.methods.iter().enumerate().map(|(index, method)| {
         let index = Literal::usize_unsuffixed(index);
-        let body = dispatch(method, handler);
+        let body = dispatch(service.family, method, handler);
         quote!(#index => { #body })
     });
     let unknown = format!("{full_name} has no method number {{}}");
@@ -155,17 +156,17 @@ fn server(service: &Service, names: &Names<'_>) -> TokenStream {
 }
 
 /// The body of a match arm. Handlers are called by path: a method like `clone` would find that of `Arc`.
-fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
+fn dispatch(family: Family, method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
-    let proto = quote!(::switchboard::codegen::codec::proto);
+    let module = family.module();
     let encode = if method.encoded {
         quote!(reply.into_reply(codec)?)
     } else {
-        quote!(#proto::encode_payload(&reply, codec)?)
+        quote!(#module::encode_payload(&reply, codec)?)
     };
     match method.kind {
         Kind::Unary => {
-            let read = read(method);
+            let read = read(family, method);
             let answer = if method.oneway {
                 quote! {
                     #handler::#ident(&self.0, request, &cx).await?;
@@ -186,7 +187,7 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
         }
         Kind::ClientStream => quote! {
             let (raw, cx) = call.into_many();
-            let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
+            let input = ::switchboard::Receiver::of_request(raw, codec, #module::decode::<#request>);
             let reply = #handler::#ident(&self.0, input, &cx).await?;
             let bytes = #encode;
             Ok(::switchboard::Reply::one(bytes, cx))
@@ -194,19 +195,19 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
         Kind::ServerStream => {
             // A view borrows from the bytes, so it is made where the handler runs.
             let (before, inside) = if method.owned {
-                (read(method), quote!())
+                (read(family, method), quote!())
             } else {
                 let view = &method.view;
                 (
-                    quote!(let bytes = #proto::view_bytes::<#request>(codec, bytes)?;),
-                    quote!(let request = #proto::view::<#view<'_>>(&bytes)?;),
+                    quote!(let bytes = #module::view_bytes::<#request>(codec, bytes)?;),
+                    quote!(let request = #module::view::<#view<'_>>(&bytes)?;),
                 )
             };
             quote! {
                 let (bytes, cx) = call.into_one()?;
                 #before
                 let service = ::switchboard::codegen::Arc::clone(&self.0);
-                let encode = #proto::encode::<#reply>;
+                let encode = #module::encode::<#reply>;
                 let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
                     #inside
                     #handler::#ident(&service, request, &cx, out).await
@@ -216,9 +217,9 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
         }
         Kind::Bidi => quote! {
             let (raw, cx) = call.into_many();
-            let input = ::switchboard::Receiver::of_request(raw, codec, #proto::decode::<#request>);
+            let input = ::switchboard::Receiver::of_request(raw, codec, #module::decode::<#request>);
             let service = ::switchboard::codegen::Arc::clone(&self.0);
-            let encode = #proto::encode::<#reply>;
+            let encode = #module::encode::<#reply>;
                 let reply = ::switchboard::codegen::stream_reply(cx, codec, encode, move |cx, out| async move {
                 #handler::#ident(&service, input, &cx, out).await
             });
@@ -228,15 +229,15 @@ fn dispatch(method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
 }
 
 /// Makes `request` of `bytes`.
-fn read(method: &Method) -> TokenStream {
+fn read(family: Family, method: &Method) -> TokenStream {
     let Method { request, view, .. } = method;
-    let proto = quote!(::switchboard::codegen::codec::proto);
+    let module = family.module();
     if method.owned {
-        return quote!(let request = #proto::decode::<#request>(codec, bytes)?;);
+        return quote!(let request = #module::decode::<#request>(codec, bytes)?;);
     }
     quote! {
-        let bytes = #proto::view_bytes::<#request>(codec, bytes)?;
+        let bytes = #module::view_bytes::<#request>(codec, bytes)?;
         let mut request = <#view<'_> as ::core::default::Default>::default();
-        #proto::read_view(&mut request, &bytes)?;
+        #module::read_view(&mut request, &bytes)?;
     }
 }

@@ -35,6 +35,40 @@ pub(crate) struct Service {
     pub(crate) info: Ident,
     pub(crate) comment: Option<String>,
     pub(crate) methods: Vec<Method>,
+    pub(crate) family: Family,
+}
+
+/// What the messages of a service are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Family {
+    FlatBuffers,
+    Protobuf,
+}
+
+impl Family {
+    /// What writes and reads them.
+    pub(crate) fn module(self) -> TokenStream {
+        match self {
+            Family::FlatBuffers => quote!(::switchboard::codegen::codec::flatbuffers),
+            Family::Protobuf => quote!(::switchboard::codegen::codec::proto),
+        }
+    }
+
+    /// What they are written as unless a channel or caller says otherwise.
+    pub(crate) fn codec(self) -> Ident {
+        match self {
+            Family::FlatBuffers => format_ident!("FlatBuffers"),
+            Family::Protobuf => format_ident!("Proto"),
+        }
+    }
+
+    /// What describes them to peers.
+    pub(crate) fn descriptor(self) -> TokenStream {
+        match self {
+            Family::FlatBuffers => quote!(&[]),
+            Family::Protobuf => quote!(DESCRIPTOR_SET),
+        }
+    }
 }
 
 /// A method and the types in its signatures.
@@ -116,6 +150,7 @@ impl Reader<'_> {
             comment: docs::comment(file, index, None),
             methods: methods.collect::<Result<_, _>>()?,
             full_name,
+            family: Family::Protobuf,
         })
     }
 

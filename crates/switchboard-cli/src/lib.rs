@@ -34,7 +34,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Check and explain the settings of `serve`.
     Config(config::ConfigArgs),
-    /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too.
+    /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
+    /// rpcx, baidu_std or Thrift.
     Call(Box<call::CallArgs>),
     /// Stand in front of servers of any wire, and hand calls of any wire on to them.
     Proxy(Box<proxy::ProxyArgs>),

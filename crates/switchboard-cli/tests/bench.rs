@@ -93,10 +93,20 @@ fn a_number_of_calls_is_made_on_one_connection() {
 
 #[test]
 fn every_wire_is_measured() {
-    for wire in ["grpc", "grpc-web", "connect", "jsonrpc", "websocket"] {
+    for wire in ["baidu_std", "connect", "grpc", "grpc-web", "jsonrpc", "rpcx", "thrift", "websocket"] {
         let runs = runs(&format!("echo --seconds 0.2 --callers 2 --wire {wire}"));
         assert_eq!(runs[0]["errors"], 0, "{wire}: {}", runs[0]);
         assert!(runs[0]["requests"].as_u64().unwrap() > 0, "{wire}");
+    }
+}
+
+#[test]
+fn wires_of_others_are_measured_beside_the_native_one() {
+    for line in ["message --wire rpcx", "message --wire thrift", "echo --wire baidu_std"] {
+        let runs = runs(&format!("{line} --seconds 0.2 --callers 20 --native --rounds 1"));
+        assert_eq!((&runs[0]["errors"], &runs[0]["native"]["errors"]), (&0.into(), &0.into()), "{}", runs[0]);
+        assert!(runs[0]["native"]["requests"].as_u64().unwrap() > 0);
+        assert!(runs[0]["native_ratio"].as_f64().unwrap() > 0.0);
     }
 }
 
@@ -241,6 +251,44 @@ fn a_comparison_measures_everybody_and_is_drawn() {
     fs::remove_file(&page).unwrap();
     let again = folder.compare(&format!("--resume {} --html {}", raw.display(), page.display()));
     assert!(again.status.success() && page.exists(), "{}", String::from_utf8_lossy(&again.stderr));
+}
+
+#[test]
+fn rivals_of_a_wire_are_measured_with_switchboard_at_either_end() {
+    let folder = Folder::new("wires");
+    // A rival that speaks the wire: Switchboard under another name.
+    let peer = folder.0.join("peers/twin");
+    fs::create_dir(&peer).unwrap();
+    let program = env!("CARGO_BIN_EXE_switchboard");
+    let manifest = format!(
+        r#"{{ "name": "twin", "version": "9", "language": "Rust", "calls": ["message"], "wire": "rpcx",
+        "server": ["{program}", "bench-peer", "pinned", "server"],
+        "client": ["{program}", "bench-peer", "pinned", "client", "--wire", "rpcx"] }}"#
+    );
+    fs::write(peer.join("peer.json"), manifest).unwrap();
+    let raw = folder.0.join("raw.json");
+    let line = format!("--preset wires --rounds 1 --seconds 0.1 --json {}", raw.display());
+    let output = folder.compare(&line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = folder.json()["rows"].as_array().unwrap().clone();
+    let mut subjects: Vec<_> =
+        rows.iter().map(|row| (row["cell"].as_str().unwrap(), row["subject"].as_str().unwrap())).collect();
+    subjects.sort_unstable();
+    let named: Vec<_> =
+        subjects.iter().filter(|(cell, _)| *cell == "wires/100").map(|(_, name)| *name).collect();
+    assert_eq!(
+        named,
+        [
+            "switchboard",
+            "switchboard client, twin server",
+            "switchboard on baidu_std",
+            "switchboard on rpcx",
+            "switchboard on thrift",
+            "twin",
+            "twin client, switchboard server"
+        ]
+    );
+    assert!(rows.iter().all(|row| row["outcome"]["measured"]["errors"] == 0), "{rows:?}");
 }
 
 #[test]

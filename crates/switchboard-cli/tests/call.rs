@@ -1,93 +1,23 @@
 //! `switchboard call` against `switchboard serve`, and against servers that are not what the caller thinks.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod support;
+
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    thread,
+    process::Stdio,
 };
+use support::*;
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const WIRES: [&str; 5] = ["grpc", "grpc-web", "grpc-web-text", "connect", "native"];
 
-fn switchboard() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
-    command.env_remove("COLUMNS").stdin(Stdio::null());
-    command
-}
-
-/// `switchboard serve` on a free port, killed at the end of the test.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start() -> Server {
-        Server::with(&[])
-    }
-
-    fn with(arguments: &[&str]) -> Server {
-        let mut command = switchboard();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| {
-            let (_, rest) = line.split_once("listening on http")?;
-            rest.split_once("://").map(|(_, address)| address.to_owned())
-        });
-        Server { child, address: address.unwrap() }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What `switchboard call ADDRESS …` did.
-struct Done {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Done {
-    fn of(output: Output) -> Done {
-        Done {
-            code: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// The values on standard output, of a call that ended well.
-    #[track_caller]
-    fn values(&self) -> Vec<Value> {
-        assert_eq!(self.code, 0, "{}", self.stderr);
-        serde_json::Deserializer::from_str(&self.stdout).into_iter().map(Result::unwrap).collect()
-    }
-}
-
-fn call(address: &str, arguments: &[&str]) -> Done {
-    Done::of(switchboard().args(["call", address]).args(arguments).output().unwrap())
-}
-
 fn proto_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("proto")
-}
-
-/// A folder for files of one test.
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 #[test]
@@ -375,7 +305,7 @@ fn mistakes_say_what_is_meant_and_exit_codes_whose_they_are() {
         (
             &[GREET, "--wire", "soap"],
             2,
-            "possible values: connect, grpc, grpc-web, grpc-web-text, jsonrpc, native",
+            "possible values: baidu_std, connect, grpc, grpc-web, grpc-web-text, jsonrpc, native, rpcx, thrift",
         ),
         (&[GREET], 67, "invalid_argument (3): name is empty"),
         (&["demo.v1.Greeter/Watch", "-d", "{}"], 67, "count is 0"),
@@ -400,23 +330,6 @@ fn mistakes_say_what_is_meant_and_exit_codes_whose_they_are() {
         assert_eq!(done.code, *code, "{arguments:?}: {}", done.stderr);
         assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
     }
-}
-
-/// A server that reads a little and answers every connection with these bytes.
-fn impostor(answer: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.write_all(answer);
-            // Closing with bytes unread would take the answer back.
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        }
-    });
-    address
 }
 
 #[test]
@@ -490,19 +403,6 @@ impl Calc for Exact {
         }
         Ok(sum)
     }
-}
-
-/// Where a server of this service listens, for as long as the tests run.
-fn serve(server: switchboard::Server) -> String {
-    let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        switchboard::run(async move {
-            let running = server.listen("127.0.0.1:0").start().await.unwrap();
-            tell.send(running.addresses()[0].to_string()).unwrap();
-            std::future::pending::<()>().await;
-        });
-    });
-    told.recv().unwrap()
 }
 
 #[test]

@@ -25,8 +25,8 @@ use switchboard::{
 /// `instance_bytes_max=8192`, `instances_max=10000`, `retry_max=10s`, `ttl=15s`; `etcds` has those of TLS too, `ca`,
 /// `cert`, `key` and `server_name`, `dns` has `scheme=tls`, the scheme of the addresses that it makes. Those of
 /// `kubernetes` are `account=FOLDER`, `http=on` for `kubectl proxy`, `namespace=NAME`, `port=NAME` and `scheme=tls`,
-/// those of `nacos` `api=1`, `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, Redis and
-/// ZooKeeper have keys and values as rpcx has them, `PATH` or `PREFIX` being its base path. Times are numbers with
+/// those of `nacos` `api=1`, `cluster=NAME`, `group=NAME` and `poll=2s`. With `layout=rpcx`, Consul, etcd, mDNS, Redis
+/// and ZooKeeper have keys and values as rpcx has them, `PATH` or `PREFIX` being its base path. Times are numbers with
 /// `ms`, `s` or `m`. Nothing is sent before the registry is used.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ const SCHEMES: &[Kind] = &[
     kind_of(&["etcds"], "etcd", &["ca", "cert", "key", "layout", "server_name"], ETCD),
     kind_of(&["file"], "", &[], Some(file)),
     kind_of(&["kubernetes"], "kubernetes", &["account", "http", "namespace", "port", "scheme"], KUBERNETES),
-    kind_of(&["mdns"], "mdns", &["interface"], MDNS),
+    kind_of(&["mdns"], "mdns", &["interface", "layout"], MDNS),
     kind_of(&["nacos"], "nacos", &["api", "cluster", "group", "poll"], NACOS),
     kind_of(&["redis"], "redis", &["layout", "prefix"], REDIS),
     kind_of(&["switchboard"], "embedded", &[], EMBEDDED),
@@ -184,7 +184,8 @@ const MDNS: Option<Make> = Some(|parsed| {
         None => std::net::Ipv4Addr::UNSPECIFIED,
         Some(address) => address.parse().map_err(|_| wrong("the interface is told by its IPv4 address"))?,
     };
-    Ok(Arc::new(crate::Mdns::connect(group, interface, parsed.options()?)?))
+    let style = parsed.style()?;
+    Ok(Arc::new(crate::Mdns::connect_as(style, group, interface, parsed.options()?)?))
 });
 #[cfg(not(feature = "mdns"))]
 const MDNS: Option<Make> = None;
@@ -327,7 +328,13 @@ impl<'a> Parsed<'a> {
     }
 
     /// `layout=rpcx`.
-    #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "consul",
+        feature = "etcd",
+        feature = "mdns",
+        feature = "redis",
+        feature = "zookeeper"
+    ))]
     fn style(&mut self) -> Result<crate::layout::Style> {
         match self.take("layout") {
             None => Ok(crate::layout::Style::Own),

@@ -6,14 +6,13 @@ mod keys;
 use crate::layout::{RpcxLayout, Style};
 use keys::Keys;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Code, Result, Status,
-    discover::{
-        Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, State, Watch, escape,
-    },
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State, escape},
     web::{self, Ask, Site},
 };
+use tokio::time::sleep;
 
 /// A registry in Consul, usually through the agent of the same machine.
 ///
@@ -22,7 +21,7 @@ use switchboard::{
 /// Services that others have registered are found too: their address and port, with the scheme `tcp`. An instance whose
 /// check is overdue is not seen any more, and Consul forgets it a minute later. TLS to the agent is not spoken.
 pub struct Consul {
-    registry: Box<dyn Registry>,
+    discovery: Discovery,
 }
 
 impl Consul {
@@ -33,7 +32,7 @@ impl Consul {
     /// `InvalidArgument` for a host that cannot be one.
     pub fn connect(host: &str, token: Option<&str>, options: Options) -> Result<Consul> {
         let shared = Shared::new(host, token)?;
-        Ok(Consul { registry: Box::new(Discovery::new(Agent { shared }, options)) })
+        Ok(Consul { discovery: Discovery::new(Agent { shared }, options) })
     }
 
     /// The same, with keys as somebody else has them in place of services of Consul, below a prefix. Sessions of Consul
@@ -53,21 +52,13 @@ impl Consul {
         }
         let shared = Shared::new(host, token)?;
         let keys = Keys { shared, layout: RpcxLayout::new(prefix.trim_start_matches('/')) };
-        Ok(Consul { registry: Box::new(Discovery::new(keys, options)) })
+        Ok(Consul { discovery: Discovery::new(keys, options) })
     }
 }
 
 impl Registry for Consul {
-    fn name(&self) -> &str {
-        self.registry.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.registry.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.registry.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -92,6 +83,10 @@ impl Shared {
 
 /// How long a query waits for a change; Consul adds up to a sixteenth of it.
 const WAIT: Duration = Duration::from_secs(30);
+
+/// Between queries that tell nothing new: a server that does not wait is not asked without end. Changes meanwhile are
+/// in the next answer.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Of a call that does not wait.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -162,10 +157,7 @@ struct FoundService {
 }
 
 impl Agent {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
-        // Names of Consul beside our own take about as much again.
-        let bytes_max =
-            feed.instances_max().saturating_mul(feed.instance_bytes_max()).saturating_mul(2).min(256 << 20);
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let mut index = 0_u64;
         loop {
             let path = format!(
@@ -175,12 +167,15 @@ impl Agent {
             );
             let Shared { site, headers } = &*self.shared;
             let limit = WAIT + ANSWER * 2;
+            let bytes_max = feed.answer_bytes_max();
             let answer = site.call(Ask { path: &path, headers, bytes_max, limit, ..Ask::default() }).await?;
             let new = answer.header("x-consul-index").and_then(|value| value.parse().ok());
             let new: u64 = new.ok_or_else(|| {
                 Status::unavailable(format!("{} answers without X-Consul-Index: is it one?", site.name()))
             })?;
-            if new != index {
+            if new == index {
+                sleep(PAUSE).await;
+            } else {
                 let found: Vec<Found> = serde_json::from_slice(&answer.body).map_err(|error| {
                     Status::unavailable(format!("{} answers what is no list: {error}", site.name()))
                 })?;
@@ -269,11 +264,8 @@ impl Backend for Agent {
         self.shared.site.name()
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

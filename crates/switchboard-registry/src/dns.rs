@@ -7,12 +7,13 @@ use hickory_resolver::{
     proto::rr::rdata::SRV,
 };
 use std::{
+    convert::Infallible,
     net::{IpAddr, SocketAddr},
     time::{Duration, Instant as StdInstant},
 };
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::sleep;
 
@@ -22,7 +23,7 @@ use tokio::time::sleep;
 /// with the lowest priority. Any other is `HOST:PORT`, of A and AAAA records. A name that has no record is known to
 /// have nobody; a server that does not answer changes nothing. It takes no registrations.
 pub struct Dns {
-    discovery: Discovery<Records>,
+    discovery: Discovery,
 }
 
 /// Records are read again after their TTL, but within these bounds.
@@ -73,16 +74,8 @@ impl Dns {
 }
 
 impl Registry for Dns {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -140,7 +133,7 @@ impl Backend for Records {
         &self.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
         Box::pin(async move {
             loop {
                 let (instances, until) = match self.read(service).await {
@@ -149,7 +142,7 @@ impl Backend for Records {
                     Err(error) if error.is_no_records_found() => (Vec::new(), StdInstant::now()),
                     Err(error) => {
                         let text = format!("{}: {error}", self.name);
-                        return Status::unavailable(text).with_retry(Retry::Safe);
+                        return Err(Status::unavailable(text).with_retry(Retry::Safe));
                     }
                 };
                 feed.publish(instances.into_iter().map(Ok));

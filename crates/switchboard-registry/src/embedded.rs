@@ -24,11 +24,11 @@
 mod store;
 
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use store::Store;
 use switchboard::{
     Call, Channel, Reply, Result, Sender, Service, ServiceInfo, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -164,7 +164,7 @@ impl Instances for Store {
 
 /// A client of the embedded registry.
 pub struct Embedded {
-    discovery: Discovery<Client>,
+    discovery: Discovery,
 }
 
 impl Embedded {
@@ -180,16 +180,8 @@ impl Embedded {
 }
 
 impl Registry for Embedded {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -199,7 +191,7 @@ struct Client {
 }
 
 impl Client {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let mut known = 0;
         loop {
             let parts = self.calls.follow(service.to_owned(), known).timeout(WAIT * 3);
@@ -209,7 +201,7 @@ impl Client {
                 version = Some(part.version);
                 instances.extend(part.instances);
                 // The feed refuses a list that is too long; the rest of it need not be held.
-                instances.truncate(feed.instances_max() + 1);
+                instances.truncate(feed.instances_max().saturating_add(1));
             }
             // Nothing came: it is as it was.
             let Some(version) = version else { continue };
@@ -225,11 +217,8 @@ impl Backend for Client {
         &self.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

@@ -24,10 +24,10 @@ use api::{
     RangeRequest, WatchClient, WatchCreateRequest, WatchRequest, event::EventType,
     watch_request::RequestUnion,
 };
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use switchboard::{
     Channel, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::{sleep, timeout};
 
@@ -36,7 +36,7 @@ use tokio::time::{sleep, timeout};
 /// With the prefix `switchboard`, the instance `ID` of `SERVICE` is the key `/switchboard/SERVICE/ID`, both escaped.
 /// Leases have whole seconds, and etcd takes none that are shorter than two of its elections, some 2 s.
 pub struct Etcd {
-    discovery: Discovery<Store>,
+    discovery: Discovery,
 }
 
 impl Etcd {
@@ -75,16 +75,8 @@ impl Etcd {
 }
 
 impl Registry for Etcd {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -109,7 +101,7 @@ struct Store {
 }
 
 impl Store {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let folder = self.layout.folder(service).into_bytes();
         let end = after(&folder);
         let mut entries = Entries::new(&*self.layout, service, feed);
@@ -197,11 +189,8 @@ impl Backend for Store {
         &self.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

@@ -3,12 +3,13 @@
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     path::{Path, PathBuf},
     time::Duration,
 };
 use switchboard::{
     Code, Result, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, State, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State},
     web::{Ask, Site, Streamed, encode},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// zone, `pod` and `node` are tags. Kubernetes knows who is there, so nobody registers. The account needs `list` and
 /// `watch` for `endpointslices` in the namespace.
 pub struct Kubernetes {
-    discovery: Discovery<Slices>,
+    discovery: Discovery,
 }
 
 /// Which services, and how Kubernetes is spoken to.
@@ -89,16 +90,8 @@ impl Kubernetes {
 }
 
 impl Registry for Kubernetes {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -188,7 +181,7 @@ struct Port {
 }
 
 impl Slices {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let (mut known, mut version) = (BTreeMap::new(), String::new());
         self.list(service, feed, &mut known, &mut version).await?;
         self.publish(service, feed, &known);
@@ -394,11 +387,8 @@ impl Backend for Slices {
         self.site.name()
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn forgets(&self) -> bool {

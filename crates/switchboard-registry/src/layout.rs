@@ -1,9 +1,15 @@
 //! How stores of keys and values keep instances: which key, which value.
 
-#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "mdns", feature = "redis", feature = "zookeeper"))]
 mod rpcx;
 
-#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "mdns",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 pub use rpcx::RpcxLayout;
 
 use switchboard::{
@@ -92,7 +98,13 @@ pub enum Style {
     #[default]
     Own,
     /// [`RpcxLayout`].
-    #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "consul",
+        feature = "etcd",
+        feature = "mdns",
+        feature = "redis",
+        feature = "zookeeper"
+    ))]
     Rpcx,
 }
 

@@ -30,16 +30,6 @@ pub mod mdns;
     feature = "redis",
     feature = "zookeeper"
 ))]
-#[cfg_attr(
-    not(any(
-        feature = "consul",
-        feature = "etcd",
-        feature = "nacos",
-        feature = "redis",
-        feature = "zookeeper"
-    )),
-    allow(dead_code, reason = "mdns needs a part")
-)]
 mod meta;
 #[cfg(feature = "nacos")]
 pub mod nacos;

@@ -3,18 +3,21 @@
 
 mod records;
 mod responder;
+mod rpcx;
 
+use crate::layout::Style;
 use records::Told;
 use responder::{Held as Kept, Link};
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     net::{Ipv4Addr, SocketAddrV4},
     sync::Arc,
     time::Duration,
 };
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -25,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 /// said. Only what fits into one datagram is taken, [`INSTANCE_BYTES_MAX`]. Whoever can send to the group can say what
 /// it likes: use it where all machines are your own. `confirm_after` has to be a second at least, or zero.
 pub struct Mdns {
-    discovery: Discovery<Network>,
+    discovery: Discovery,
 }
 
 /// The most bytes of an encoded instance.
@@ -42,25 +45,32 @@ impl Mdns {
     /// # Errors
     /// `InvalidArgument` for a group that is none of multicast.
     pub fn connect(group: SocketAddrV4, interface: Ipv4Addr, options: Options) -> Result<Mdns> {
+        Mdns::connect_as(Style::Own, group, interface, options)
+    }
+
+    /// The same, with the records of somebody else. Those of rpcx's plug-in hold for all services of a process, have
+    /// at most 255 bytes, and their clients do not ask which service an instance is of: a network has one.
+    ///
+    /// # Errors
+    /// As [`connect`](Mdns::connect).
+    pub fn connect_as(
+        style: Style,
+        group: SocketAddrV4,
+        interface: Ipv4Addr,
+        options: Options,
+    ) -> Result<Mdns> {
         if !group.ip().is_multicast() {
             return Err(Status::invalid_argument(format!("mdns: {group} is no group of multicast")));
         }
-        let network = Network { name: format!("mdns {group}"), link: Arc::new(Link::new(group, interface)) };
+        let link = Arc::new(Link::new(style, group, interface));
+        let network = Network { name: format!("mdns {group}"), style, link };
         Ok(Mdns { discovery: Discovery::new(network, options) })
     }
 }
 
 impl Registry for Mdns {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -74,11 +84,12 @@ const ASK_EVERY: Duration = Duration::from_secs(20);
 
 struct Network {
     name: String,
+    style: Style,
     link: Arc<Link>,
 }
 
 impl Network {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let failed = |error: std::io::Error| {
             Status::unavailable(format!("{}: {error}", self.name)).with_retry(Retry::Safe)
         };
@@ -87,7 +98,7 @@ impl Network {
         let mut questions = ASKED_AT.iter();
         let mut ask_at = began;
         let mut publish_at = Some(began + FIRST);
-        let mut known = BTreeMap::<String, (Instance, Instant)>::new();
+        let mut known = Known::new();
         let mut datagram = vec![0; records::DATAGRAM_BYTES_MAX];
         loop {
             let ends = known.values().map(|(_, until)| *until).min();
@@ -96,14 +107,14 @@ impl Network {
                 received = socket.recv(&mut datagram) => {
                     let length = received.map_err(failed)?;
                     let bytes_max = feed.instance_bytes_max();
-                    for told in records::read_answer(&datagram[..length], service, bytes_max) {
+                    for told in records::read_answer(self.style, &datagram[..length], service, bytes_max) {
                         let changed = take(&mut known, told);
                         if changed && publish_at.is_none() {
                             publish_at = Some(Instant::now() + Duration::from_millis(20));
                         }
                     }
                     let max = feed.instances_max();
-                    if known.len() > max {
+                    if known.values().map(|(instances, _)| instances.len()).sum::<usize>() > max {
                         let text = format!("{}: there are more instances than instances_max {max}", self.name);
                         return Err(Status::resource_exhausted(text));
                     }
@@ -111,7 +122,7 @@ impl Network {
                 () = sleep_until(next) => {
                     let now = Instant::now();
                     if ask_at <= now {
-                        self.link.send(&socket, &records::question()).await.map_err(failed)?;
+                        self.link.send(&socket, &records::question(self.style)).await.map_err(failed)?;
                         let _ = questions.next();
                         ask_at = questions.as_slice().first().map_or(now + ASK_EVERY, |at| began + *at);
                     }
@@ -120,7 +131,8 @@ impl Network {
                     let is_due = publish_at.is_some_and(|at| at <= now);
                     if is_due || (known.len() < before && publish_at.is_none()) {
                         publish_at = None;
-                        feed.publish(known.values().map(|(instance, _)| Ok(instance.clone())));
+                        let all = known.values().flat_map(|(instances, _)| instances);
+                        feed.publish(all.map(|instance| Ok(instance.clone())));
                     }
                 }
             }
@@ -128,19 +140,22 @@ impl Network {
     }
 }
 
+/// What each label stands for, and until when.
+type Known = BTreeMap<String, (Vec<Instance>, Instant)>;
+
 /// Takes what was told; whether that is news.
-fn take(known: &mut BTreeMap<String, (Instance, Instant)>, told: Told) -> bool {
+fn take(known: &mut Known, told: Told) -> bool {
     match told {
         Told::Gone(label) => known.remove(&label).is_some(),
-        Told::Is(label, instance, ttl) => {
+        Told::Are(label, instances, ttl) => {
             let until = Instant::now() + ttl;
             match known.get_mut(&label) {
-                Some((before, ends)) if *before == *instance => {
+                Some((before, ends)) if *before == instances => {
                     *ends = until;
                     false
                 }
                 _ => {
-                    known.insert(label, (*instance, until));
+                    known.insert(label, (instances, until));
                     true
                 }
             }
@@ -153,11 +168,8 @@ impl Backend for Network {
         &self.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

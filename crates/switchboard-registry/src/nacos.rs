@@ -4,15 +4,14 @@ use crate::meta::{self, Meta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
+    convert::Infallible,
     fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant as StdInstant},
 };
 use switchboard::{
     Code, Result, Retry, Status,
-    discover::{
-        Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, State, Watch, escape,
-    },
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry, State, escape},
     web::{Ask, Site, encode},
 };
 use tokio::{sync::Mutex, time::sleep};
@@ -25,7 +24,7 @@ use tokio::{sync::Mutex, time::sleep};
 /// up has the weight 0 there, so that others do not call it. Names of services are [escaped](escape). Nacos deletes
 /// whoever is silent for its TTL twice. Nothing tells us of changes: they are seen within [`poll`](Settings::poll).
 pub struct Nacos {
-    discovery: Discovery<Server>,
+    discovery: Discovery,
 }
 
 /// Where in Nacos, and how it is spoken to.
@@ -75,16 +74,8 @@ impl Nacos {
 }
 
 impl Registry for Nacos {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -212,10 +203,9 @@ impl Shared {
 }
 
 impl Server {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let shared = &self.shared;
-        let bytes_max =
-            feed.instances_max().saturating_mul(feed.instance_bytes_max()).saturating_mul(2).min(256 << 20);
+        let bytes_max = feed.answer_bytes_max();
         loop {
             let found = shared.call("GET", "/list", service, &[("healthyOnly", "true")], bytes_max).await?;
             let wrong =
@@ -241,11 +231,8 @@ impl Backend for Server {
         self.shared.site.name()
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

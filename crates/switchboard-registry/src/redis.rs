@@ -12,10 +12,10 @@ use crate::layout::Style;
 use futures_core::Stream;
 use keys::Keys;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script, aio::MultiplexedConnection};
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::{
     sync::Mutex,
@@ -24,7 +24,7 @@ use tokio::{
 
 /// A registry in Redis.
 pub struct Redis {
-    discovery: Discovery<Store>,
+    discovery: Discovery,
 }
 
 impl Redis {
@@ -54,16 +54,8 @@ impl Redis {
 }
 
 impl Registry for Redis {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -128,7 +120,7 @@ impl Shared {
 }
 
 impl Store {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let shared = &self.shared;
         let folder = self.keys.folder(service);
         let slow = |_| Status::unavailable(format!("{} does not answer", shared.name));
@@ -180,11 +172,8 @@ impl Backend for Store {
         &self.shared.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

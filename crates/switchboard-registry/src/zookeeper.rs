@@ -7,10 +7,10 @@ use crate::{
     entries::Entries,
     layout::{Layout, Style},
 };
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Result, Retry, Status,
-    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch},
+    discover::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry},
 };
 use tokio::{
     sync::Mutex,
@@ -24,7 +24,7 @@ use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, Error, EventType}
 /// Servers bound the TTL, by 2 and 20 of their ticks unless set otherwise. All that is registered through one
 /// `ZooKeeper` shares a session, and so the TTL of the first.
 pub struct ZooKeeper {
-    discovery: Discovery<Store>,
+    discovery: Discovery,
 }
 
 impl ZooKeeper {
@@ -49,16 +49,8 @@ impl ZooKeeper {
 }
 
 impl Registry for ZooKeeper {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -113,7 +105,7 @@ impl Shared {
 }
 
 impl Store {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let shared = &self.shared;
         let folder = self.layout.folder(service);
         let path = folder.trim_end_matches('/');
@@ -202,11 +194,8 @@ impl Backend for Store {
         &self.shared.name
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

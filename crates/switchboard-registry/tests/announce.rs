@@ -6,7 +6,7 @@ mod suite;
 use std::{sync::Arc, time::Duration};
 use switchboard::{
     Result, Running, Server,
-    discover::{Fixed, Instance, Registry, State},
+    discover::{Fixed, Instance, Registry, State, Watch},
 };
 use switchboard_registry::{Embedded, EmbeddedServer};
 
@@ -46,7 +46,8 @@ async fn registry(url: &str) -> Running {
 #[tokio::test]
 async fn every_service_is_registered_until_the_drain() {
     let running = registry("tcp://127.0.0.1:0").await;
-    let registry: Arc<dyn Registry> = Arc::new(Embedded::connect(&running.url(), suite::options()).unwrap());
+    let registry: Arc<dyn Registry> =
+        Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
     let mut watch = registry.watch("announce.Echo");
     let mut other = registry.watch("announce.Other");
     let instance = Instance::default().zone("z").weight(7);
@@ -77,7 +78,7 @@ async fn a_registry_that_is_down_holds_up_nothing() {
     let down = registry("tcp://127.0.0.1:0").await;
     let url = down.url();
     down.kill();
-    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).unwrap());
+    let client: Arc<dyn Registry> = Arc::new(Embedded::connect(&url, suite::options()).expect("an address"));
     let server = server().announce(client.clone(), Instance::default()).listen("tcp://127.0.0.1:0");
     let server = server.start().await.unwrap();
     let echo = EchoClient::connect(&server.url()).await.unwrap();
@@ -113,4 +114,66 @@ async fn an_address_that_callers_cannot_use_is_a_mistake() {
     suite::until(&mut watch, "tcp://10.0.0.1:80").await;
     drop(server);
     suite::until(&mut watch, "").await;
+}
+
+/// A registry with one server in it that others can take over at a path, and somebody who watches.
+struct Succession {
+    _registry: Running,
+    client: Arc<dyn Registry>,
+    watch: Watch,
+    folder: suite::Folder,
+    first: Running,
+}
+
+impl Succession {
+    async fn begin() -> Succession {
+        let running = registry("tcp://127.0.0.1:0").await;
+        let client: Arc<dyn Registry> =
+            Arc::new(Embedded::connect(&running.url(), suite::options()).expect("an address"));
+        let (folder, mut watch) = (suite::Folder::new(), client.watch("announce.Echo"));
+        let first = Succession::server(&folder).announce(client.clone(), Instance::default().version("1"));
+        let first = first.start().await.expect("a free port");
+        suite::until(&mut watch, &first.url()).await;
+        Succession { _registry: running, client, watch, folder, first }
+    }
+
+    fn server(folder: &suite::Folder) -> Server {
+        server().listen("tcp://127.0.0.1:0").handover(folder.0.join("handover"))
+    }
+}
+
+#[tokio::test]
+async fn a_successor_keeps_the_registrations_that_both_have() {
+    let Succession { _registry, client, mut watch, folder, first } = Succession::begin().await;
+    let address = first.url();
+    let second = Succession::server(&folder).announce(client.clone(), Instance::default().version("2"));
+    let second = second.start().await.unwrap();
+    assert_eq!(second.url(), address);
+    suite::until_is(&mut watch, |watch| watch.latest().instances[0].version == "2").await;
+    first.handed_over().await;
+    assert!(first.stop(Duration::from_secs(5), Duration::from_secs(5)).await.is_clean());
+    // What the first has said until its end comes before this.
+    let last = client.register(Instance::new("announce.Echo", "tcp://127.0.0.1:1").id("last")).await.unwrap();
+    loop {
+        let snapshot = watch.changed().await;
+        let kept = snapshot.find(&address).expect("the successor serves all the time");
+        assert_eq!((kept.state, &*kept.version), (State::Up, "2"));
+        if snapshot.find("last").is_some() {
+            break;
+        }
+    }
+    last.end().await.unwrap();
+    second.drain(Duration::from_secs(5)).await;
+    suite::until(&mut watch, "").await;
+}
+
+#[tokio::test]
+async fn what_a_successor_does_not_announce_is_deregistered() {
+    let Succession { _registry, client, mut watch, folder, first } = Succession::begin().await;
+    let second = Succession::server(&folder).announce(client.clone(), Instance::default().id("second"));
+    let second = second.start().await.unwrap();
+    first.handed_over().await;
+    first.stop(Duration::from_secs(5), Duration::from_secs(5)).await;
+    suite::until(&mut watch, "second").await;
+    second.drain(Duration::from_secs(5)).await;
 }

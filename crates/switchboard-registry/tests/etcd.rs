@@ -3,86 +3,46 @@
 
 mod suite;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use suite::{
-    Folder, Members, Rig,
-    process::{Server, find, free_port},
+    Rig,
+    local::{Local, Program},
+    process::find,
     rpcx,
 };
 use switchboard::discover::{Instance, Options, Registry, State};
 use switchboard_registry::{Etcd, layout::Style};
 use tokio::process::Command;
 
-struct Local {
-    folder: Folder,
-    port: u16,
-    peer_port: u16,
-    server: Option<Server>,
-    members: Members,
-    style: Style,
-}
+struct Installed;
 
-impl Local {
-    async fn new() -> Option<Local> {
-        Local::of(Style::Own).await
-    }
+impl Program for Installed {
+    const TTL: Duration = Duration::from_secs(2);
 
-    async fn of(style: Style) -> Option<Local> {
-        find(&["etcd"], "etcd-server")?;
-        loop {
-            let (folder, port, peer_port) = (Folder::new(), free_port(), free_port());
-            let mut local = Local { folder, port, peer_port, server: None, members: Members::new(), style };
-            local.server = local.serve().await;
-            if local.server.is_some() {
-                return Some(local);
-            }
-        }
-    }
-
-    async fn serve(&self) -> Option<Server> {
-        let program = find(&["etcd"], "etcd-server")?;
-        let (client, peer) =
-            (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peer_port));
-        let mut command = Command::new(program);
+    fn command(folder: &Path, [port, peer_port]: [u16; 2]) -> Option<Command> {
+        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+        let mut command = Command::new(find(&["etcd"], "etcd-server")?);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &format!("default={peer}"), "--data-dir"]).arg(&self.folder.0);
-        Server::start(&mut command, self.port).await
-    }
-}
-
-impl Rig for Local {
-    fn connect(&self, options: Options) -> Arc<dyn Registry> {
-        let url = format!("tcp://127.0.0.1:{}", self.port);
-        Arc::new(Etcd::connect_as(self.style, &url, "", options).expect("a good address"))
+        command.args(["--initial-cluster", &format!("default={peer}"), "--data-dir"]).arg(folder);
+        Some(command)
     }
 
-    async fn stop(&mut self) {
-        self.server.take().expect("it runs").kill().await;
-    }
-
-    async fn start(&mut self) {
-        self.server = Some(self.serve().await.expect("the port is free again"));
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn members(&mut self) -> &mut Members {
-        &mut self.members
+    fn connect(style: Style, port: u16, options: Options) -> Arc<dyn Registry> {
+        let url = format!("tcp://127.0.0.1:{port}");
+        Arc::new(Etcd::connect_as(style, &url, "", options).expect("a good address"))
     }
 }
 
 #[tokio::test]
 async fn suite() {
-    let Some(mut local) = Local::new().await else { return };
+    let Some(mut local) = Local::<Installed>::of(Style::Own).await else { return };
     suite::run(&mut local).await;
 }
 
 #[tokio::test]
 async fn more_than_a_page_arrives_and_prefixes_keep_fleets_apart() {
-    let Some(local) = Local::new().await else { return };
+    let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
     let registry = local.connect(suite::options());
     let mut leases = Vec::new();
     for at in 0..300 {
@@ -90,24 +50,24 @@ async fn more_than_a_page_arrives_and_prefixes_keep_fleets_apart() {
     }
     let mut watch = local.connect(suite::options()).watch("a");
     suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 300).await;
-    let url = format!("tcp://127.0.0.1:{}", local.port);
+    let url = format!("tcp://127.0.0.1:{}", local.port());
     let mut other = Etcd::connect(&url, "other", suite::options()).unwrap().watch("a");
     assert!(other.changed().await.instances.is_empty());
 }
 
 #[tokio::test]
 async fn suite_with_the_layout_of_rpcx() {
-    let Some(mut local) = Local::of(Style::Rpcx).await else { return };
+    let Some(mut local) = Local::<Installed>::of(Style::Rpcx).await else { return };
     suite::run(&mut local).await;
 }
 
 #[tokio::test]
 async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
-    let Some(local) = Local::new().await else { return };
-    let Some(plugins) = rpcx::Plugins::of(&format!("127.0.0.1:{}", local.port)) else { return };
+    let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
+    let Some(plugins) = rpcx::Plugins::of("etcd", &format!("127.0.0.1:{}", local.port())) else { return };
     // As most programs of rpcx have it, with a slash first.
     for base in ["/rpcx_test", "rpcx_test"] {
-        let url = format!("etcd://127.0.0.1:{}/{base}?layout=rpcx&ttl=2s&confirm_after=0s", local.port);
+        let url = format!("etcd://127.0.0.1:{}/{base}?layout=rpcx&ttl=2s&confirm_after=0s", local.port());
         let registry = switchboard_registry::connect(&url).unwrap();
         let mut watch = registry.watch("Arith");
 

@@ -77,11 +77,32 @@ async fn registries_of_a_process_hear_each_other_and_long_instances_are_refused(
 }
 
 #[tokio::test]
+async fn layout_of_rpcx_has_what_ours_has() {
+    let local = Local::new();
+    let address = format!("mdns://{}?interface=127.0.0.1&ttl=1s&layout=rpcx", local.group);
+    let registry = switchboard_registry::connect(&address).unwrap();
+    let mut watch = switchboard_registry::connect(&address).unwrap().watch("Arith");
+    let one = Instance::new("Arith", "tcp://10.0.0.7:80?wire=rpcx").zone("z");
+    let lease = registry.register(one.clone()).await.unwrap();
+    let other = registry.register(Instance::new("Other", "tcp://10.0.0.7:80?wire=rpcx")).await.unwrap();
+    suite::until_is(&mut watch, |watch| watch.latest().instances == [one.clone()]).await;
+    lease.replace(one.clone().weight(300)).await.unwrap();
+    suite::until_is(&mut watch, |watch| watch.latest().instances == [one.clone().weight(300)]).await;
+    lease.end().await.unwrap();
+    suite::until(&mut watch, "").await;
+    other.end().await.unwrap();
+    let long = Instance::new("Arith", "tcp://10.0.0.7:80").tag("t", "x".repeat(200));
+    let refused = registry.register(long).await.unwrap_err();
+    assert!(refused.message().contains("room for 255"), "{refused}");
+}
+
+#[tokio::test]
 async fn addresses_that_cannot_be_are_told() {
     for (address, part) in [
         ("mdns://127.0.0.1:80", "no group of multicast"),
         ("mdns://here", "not ADDRESS:PORT"),
         ("mdns:?interface=lo", "by its IPv4 address"),
+        ("mdns:?layout=odd", "there is rpcx"),
     ] {
         let error = switchboard_registry::connect(address).err().unwrap();
         assert!(error.message().contains(part), "{error}");

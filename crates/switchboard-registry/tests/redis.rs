@@ -3,10 +3,11 @@
 
 mod suite;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use suite::{
-    Folder, Members, Rig,
-    process::{Server, find, free_port},
+    local::{Local, Program},
+    process::find,
+    rpcx,
 };
 use switchboard::discover::{Instance, Options, Registry};
 use switchboard_registry::{Redis, layout::Style};
@@ -16,88 +17,49 @@ use tokio::{
     process::Command,
 };
 
-struct Local {
-    folder: Folder,
-    port: u16,
-    server: Option<Server>,
-    members: Members,
-    style: Style,
-}
+struct Installed;
 
-impl Local {
-    async fn new() -> Option<Local> {
-        Local::of(Style::Own).await
+impl Program for Installed {
+    const TTL: Duration = Duration::from_secs(1);
+
+    fn command(folder: &Path, [port, _]: [u16; 2]) -> Option<Command> {
+        let mut command = Command::new(find(&["redis-server"], "redis-server")?);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--appendonly", "no", "--dir"]).arg(folder);
+        Some(command)
     }
 
-    async fn of(style: Style) -> Option<Local> {
-        find(&["redis-server"], "redis-server")?;
-        loop {
-            let (folder, port) = (Folder::new(), free_port());
-            let mut local = Local { folder, port, server: None, members: Members::new(), style };
-            local.server = local.serve().await;
-            if local.server.is_some() {
-                return Some(local);
-            }
-        }
-    }
-
-    async fn serve(&self) -> Option<Server> {
-        let program = find(&["redis-server"], "redis-server")?;
-        let mut command = Command::new(program);
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--appendonly", "no", "--dir"]).arg(&self.folder.0);
-        Server::start(&mut command, self.port).await
-    }
-
-    /// Sends a command as any client would, and returns the answer as it is written.
-    async fn tell(&self, words: &[&str]) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.expect("Redis takes connections");
-        let mut text = "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n".to_owned();
-        text += &format!("*{}\r\n", words.len());
-        for word in words {
-            text += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        stream.write_all(text.as_bytes()).await.expect("Redis reads");
-        stream.shutdown().await.expect("Redis reads to the end");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("Redis answers");
-        answer.strip_prefix("+OK\r\n").expect("Redis selects the database").to_owned()
+    fn connect(style: Style, port: u16, options: Options) -> Arc<dyn Registry> {
+        let url = format!("redis://127.0.0.1:{port}/3");
+        Arc::new(Redis::connect_as(style, &url, "", options).expect("a good address"))
     }
 }
 
-impl Rig for Local {
-    fn connect(&self, options: Options) -> Arc<dyn Registry> {
-        let url = format!("redis://127.0.0.1:{}/3", self.port);
-        Arc::new(Redis::connect_as(self.style, &url, "", options).expect("a good address"))
+/// Sends a command as any client would, and returns the answer as it is written.
+async fn tell(port: u16, words: &[&str]) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("Redis takes connections");
+    let mut text = "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n".to_owned();
+    text += &format!("*{}\r\n", words.len());
+    for word in words {
+        text += &format!("${}\r\n{word}\r\n", word.len());
     }
-
-    async fn stop(&mut self) {
-        self.server.take().expect("it runs").kill().await;
-    }
-
-    async fn start(&mut self) {
-        self.server = Some(self.serve().await.expect("the port is free again"));
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn members(&mut self) -> &mut Members {
-        &mut self.members
-    }
+    stream.write_all(text.as_bytes()).await.expect("Redis reads");
+    stream.shutdown().await.expect("Redis reads to the end");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("Redis answers");
+    answer.strip_prefix("+OK\r\n").expect("Redis selects the database").to_owned()
 }
 
 #[tokio::test]
 async fn suite() {
-    let Some(mut local) = Local::new().await else { return };
+    let Some(mut local) = Local::<Installed>::of(Style::Own).await else { return };
     suite::run(&mut local).await;
 }
 
 #[tokio::test]
 async fn prefixes_keep_fleets_apart_and_passwords_are_not_told() {
-    let Some(local) = Local::new().await else { return };
-    let url = format!("redis://127.0.0.1:{}", local.port);
+    let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
+    let url = format!("redis://127.0.0.1:{}", local.port());
     let (one, two) =
         (Redis::connect(&url, "one", suite::options()), Redis::connect(&url, "two", suite::options()));
     let _lease = one.unwrap().register(suite::instance("a", 1)).await.unwrap();
@@ -111,31 +73,46 @@ async fn prefixes_keep_fleets_apart_and_passwords_are_not_told() {
 
 #[tokio::test]
 async fn suite_with_the_layout_of_rpcx() {
-    let Some(mut local) = Local::of(Style::Rpcx).await else { return };
+    let Some(mut local) = Local::<Installed>::of(Style::Rpcx).await else { return };
     suite::run(&mut local).await;
 }
 
 #[tokio::test]
+async fn we_find_what_the_plug_in_of_rpcx_registers() {
+    let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
+    let Some(plugins) = rpcx::Plugins::of("redis", &format!("127.0.0.1:{}", local.port())) else { return };
+    for base in ["/rpcx_test", "rpcx_test"] {
+        let url = format!("redis://127.0.0.1:{}/0?prefix={base}&layout=rpcx&confirm_after=0s", local.port());
+        let mut watch = switchboard_registry::connect(&url).unwrap().watch("Arith");
+        let server = plugins.register(base, "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
+        let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
+        suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+        server.end().await;
+        suite::until(&mut watch, "").await;
+    }
+}
+
+#[tokio::test]
 async fn keys_and_values_are_those_of_the_plug_in_of_rpcx() {
-    let Some(local) = Local::new().await else { return };
-    let url = format!("redis://127.0.0.1:{}/3?prefix=rpcx_test&layout=rpcx&confirm_after=0s", local.port);
+    let Some(local) = Local::<Installed>::of(Style::Own).await else { return };
+    let url = format!("redis://127.0.0.1:{}/3?prefix=rpcx_test&layout=rpcx&confirm_after=0s", local.port());
     let registry = switchboard_registry::connect(&url).unwrap();
     let mut watch = registry.watch("Arith");
     assert!(watch.changed().await.instances.is_empty());
     // As the clients of rpcx set it.
-    local.tell(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await;
+    tell(local.port(), &["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await;
     let key = "/rpcx_test/Arith/tcp@10.0.0.7:8972";
     let value = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.7:8972","Value":"Z3JvdXA9Zw==","LastIndex":7}"#;
-    local.tell(&["SET", key, value, "EX", "60"]).await;
-    local.tell(&["SET", "/rpcx_test/Arithmetic/tcp@10.0.0.8:8972", value, "EX", "60"]).await;
+    tell(local.port(), &["SET", key, value, "EX", "60"]).await;
+    tell(local.port(), &["SET", "/rpcx_test/Arithmetic/tcp@10.0.0.8:8972", value, "EX", "60"]).await;
     let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g");
     suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
     let lease = registry.register(Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx")).await.unwrap();
     suite::until_is(&mut watch, |watch| watch.latest().instances.len() == 2).await;
-    let ours = local.tell(&["GET", "/rpcx_test/Arith/tcp@10.0.0.9:80"]).await;
+    let ours = tell(local.port(), &["GET", "/rpcx_test/Arith/tcp@10.0.0.9:80"]).await;
     let wanted = r#"{"Key":"rpcx_test/Arith/tcp@10.0.0.9:80","Value":"","LastIndex":0}"#;
     assert_eq!(ours, format!("${}\r\n{wanted}\r\n", wanted.len()));
-    local.tell(&["DEL", key]).await;
+    tell(local.port(), &["DEL", key]).await;
     suite::until(&mut watch, "tcp://10.0.0.9:80?wire=rpcx").await;
     lease.end().await.unwrap();
     suite::until(&mut watch, "").await;

@@ -6,16 +6,23 @@
 mod baidu;
 mod choices;
 mod conversation;
+mod erpc;
+mod feed;
+mod flatbuffers;
 mod jsonrpc;
+mod kiss;
 mod machines;
 mod rpcx;
 mod thrift;
 mod websocket;
 
-pub use baidu::{baidu_conversation, baidu_input};
+pub use baidu::{baidu_conversation, baidu_input, baidu_streams};
 pub use choices::Choices;
 pub use conversation::conversation;
+pub use erpc::{erpc_conversation, erpc_input};
+pub use flatbuffers::flatbuffers_message;
 pub use jsonrpc::jsonrpc_input;
+pub use kiss::{kiss_conversation, kiss_input};
 pub use machines::{client_input, server_input};
 pub use rpcx::{rpcx_client_input, rpcx_conversation, rpcx_server_input};
 pub use thrift::{thrift_conversation, thrift_input, thrift_struct};
@@ -76,6 +83,9 @@ pub fn sniff(data: &[u8]) {
         b"\0\0\0\x39\x80\x01\0\x01",
         b"\0\0\0\x39\x0f\xff\0\0",
         b"\0\0\0\x39\0\0\0\x03add",
+        b"\0\0\0\x39\0\x05zik0z\x01",
+        b"\0\0\0\x39\x01g\x1f\x8b",
+        b"\xFF\xFF\x14\x01",
     ];
     let start = starts[usize::from(choices.byte()) % starts.len()];
     let start = &start[..usize::from(choices.byte()) % (start.len() + 1)];

@@ -8,22 +8,29 @@
 //! (paths of methods), [`http_text`] (what text in them becomes),
 //! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
 //! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
-//! wires of other frameworks: [`baidu`], [`rpcx`], [`thrift`].
+//! wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 
 pub mod baidu;
 mod base64;
+pub mod erpc;
+pub mod flatbuffers;
+mod foreign;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http_rule;
 pub mod http_text;
 pub mod input;
 pub mod jsonrpc;
+pub mod kiss;
 pub mod limits;
 pub mod metadata;
 pub mod method;
 pub mod native;
 pub mod outbox;
+mod places;
+mod proto;
 pub mod rpcx;
+mod snappy;
 pub mod sniff;
 pub mod status;
 pub mod thrift;

@@ -60,6 +60,8 @@ pub enum Params {
     Fields(&'static [&'static str]),
     /// Nobody said.
     Unknown,
+    /// As they were sent, lists too: of methods that were [learned](MethodTable::learn).
+    AsSent,
 }
 
 impl MethodInfo {
@@ -439,6 +441,15 @@ impl MethodTable {
             Some(entry) => self.services[usize::from(entry.service)],
             None => self.learned(id).unwrap_or(&OTHERS),
         }
+    }
+
+    /// Whether bytes of which their caller says nothing are to be protobuf: the method's messages are, or it was
+    /// [learned](Self::learn), and whoever gets them knows.
+    ///
+    /// # Panics
+    /// If `id` is not of this table.
+    pub fn takes_protobuf(&self, id: MethodId) -> bool {
+        !self.service(id).descriptor.is_empty() || self.is_learned(id)
     }
 
     /// What is known of the method.

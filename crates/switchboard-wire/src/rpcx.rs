@@ -10,16 +10,19 @@
 //! Metadata is a row of names and values, each its length as u32 and its bytes; peers in Go keep the last of one that
 //! is repeated, here all are kept. There is no handshake; calls of a connection are answered in any order.
 //!
+//! What a server sends unasked is a one-way request with raw bytes, numbered on its own.
+//!
 //! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the
 //! answer `HTTP/1.0 200 Connected to rpcx`, two line feeds.
 //!
 //! | codec | here |
 //! | --- | --- |
-//! | 0 raw bytes | messages of protobuf services, already encoded |
+//! | 0 raw bytes | `Codec::Raw`; of protobuf services the message, `Codec::Proto` |
 //! | 1 JSON | `Codec::Json` |
 //! | 2 protobuf | `Codec::Proto` |
 //! | 3 MessagePack | `Codec::MsgPack` |
-//! | 4 Thrift and 5 to 15 | refused with `can not find codec for N` |
+//! | 4 Thrift | `Codec::ThriftStruct` |
+//! | 5 to 15 | refused with `can not find codec for N` |
 //!
 //! | metadata | here |
 //! | --- | --- |

@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{baidu, native, rpcx, thrift};
+use crate::{baidu, erpc, kiss, native, rpcx, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -25,12 +25,16 @@ pub enum Verdict {
 pub enum Protocol {
     /// baidu_std, of brpc.
     BaiduStd,
+    /// eRPC, or teleport, in any of its framings.
+    Erpc,
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
     /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
     Http2,
     /// JSON-RPC on bare bytes.
     JsonRpc,
+    /// kiss-rpc.
+    Kiss,
     /// The native wire.
     Native,
     /// rpcx.
@@ -46,9 +50,11 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::BaiduStd => "baidu_std",
+            Protocol::Erpc => "erpc",
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
+            Protocol::Kiss => "kiss",
             Protocol::Native => "native",
             Protocol::Rpcx => "rpcx",
             Protocol::Thrift => "thrift",
@@ -78,6 +84,8 @@ const ENTRIES: &[Entry] = &[
     (Protocol::JsonRpc, is_jsonrpc),
     (Protocol::Rpcx, is_rpcx),
     (Protocol::Thrift, is_thrift),
+    (Protocol::Erpc, is_erpc),
+    (Protocol::Kiss, is_kiss),
 ];
 
 type Entry = (Protocol, fn(&[u8]) -> Verdict);
@@ -190,6 +198,48 @@ fn is_thrift_name(prefix: &[u8]) -> Verdict {
     }
 }
 
+/// A length, and behind it the number of transfer filters and a message: that of Thrift has no byte in common with
+/// these but the first.
+fn is_erpc(prefix: &[u8]) -> Verdict {
+    match prefix {
+        [] => Verdict::More,
+        // Longer frames than 128 MiB are no first words.
+        [0..=7, _, _, _, rest @ ..] => is_erpc_message(rest),
+        [0..=7, ..] => Verdict::More,
+        _ => Verdict::No,
+    }
+}
+
+fn is_erpc_message(rest: &[u8]) -> Verdict {
+    match rest {
+        [] | [0] => Verdict::More,
+        // An object of JSON; the first field of protobuf, which every first message has.
+        [0, b'{' | 0x08, ..] => Verdict::Yes,
+        // A sequence in base 36, and a kind.
+        [0, len @ 1..=7, behind @ ..] => {
+            let digits = behind.iter().take(usize::from(*len));
+            let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'-');
+            match behind.get(usize::from(*len)) {
+                _ if !digits.clone().all(is_digit) => Verdict::No,
+                None => Verdict::More,
+                Some(1..=5) => Verdict::Yes,
+                Some(_) => Verdict::No,
+            }
+        }
+        // Any of them through the filter that is spoken.
+        [1, filtered @ ..] => starts(filtered, &[erpc::GZIP, 0x1F, 0x8B]),
+        _ => Verdict::No,
+    }
+}
+
+/// A frame, or one from before the first release: the machine says that it is none.
+fn is_kiss(prefix: &[u8]) -> Verdict {
+    match starts(prefix, &kiss::MAGIC) {
+        Verdict::No => starts(prefix, &kiss::UNRELEASED_MAGIC),
+        verdict => verdict,
+    }
+}
+
 fn starts(prefix: &[u8], wanted: &[u8]) -> Verdict {
     let known = prefix.len().min(wanted.len());
     match prefix[..known] == wanted[..known] {
@@ -223,6 +273,13 @@ mod tests {
             (b"\0\0\0\x1d\x82\x21\x07\x03add", Protocol::Thrift),
             (b"\0\0\0\x4b\x0f\xff\0\0", Protocol::Thrift),
             (b"\0\0\0\x20\0\0\0\x03add\x01", Protocol::Thrift),
+            (b"\0\0\0\x37\0\x011\x01\x0a/page/test", Protocol::Erpc),
+            (b"\0\0\0\x27\0\x07-zik0zk\x03\x0a", Protocol::Erpc),
+            (b"\0\0\0\x38\0\x08\x01\x10\x01", Protocol::Erpc),
+            (b"\0\0\0\x60\0{\"seq\":1", Protocol::Erpc),
+            (b"\0\0\0\x45\x01g\x1f\x8b\x08", Protocol::Erpc),
+            (b"\xFF\xFF\x14\x01\0\x04", Protocol::Kiss),
+            (b"\xAA\xBB\xCC\xDD\xAA\xAA\xAA\xFF\0", Protocol::Kiss),
         ];
         for (bytes, protocol) in cases {
             let first =
@@ -238,10 +295,19 @@ mod tests {
             b"\x16\x04",
             b"hello ",
             b"\0\0\0\x10\xEE",
+            b"\0\0\0\x10\0\x10",
+            b"\0\0\0\x10\0\x01?",
+            b"\0\0\0\x10\0\x011\x06",
+            b"\0\0\0\x10\x01m",
+            b"\0\0\0\x10\x01g\x1f\x9b",
+            b"\0\0\0\x10r",
             b" POST",
             b"PRI * HTTP/1.1\r\n",
             b"\xF5SWX",
             b"STRM\0",
+            b"\xFF\xFF\x10",
+            // A greeting of ZMTP.
+            b"\xFF\0\0",
         ] {
             assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:02x?}");
         }

@@ -33,11 +33,27 @@ pub enum Codec {
     MsgPack = 4,
     /// Structs of Apache Thrift in its binary protocol: the arguments of a method, and its result.
     Thrift = 5,
+    /// A table of FlatBuffers, with the offset to it first.
+    FlatBuffers = 6,
+    /// Bytes that only the application reads: the one argument of a method and its result, or a protobuf message.
+    Raw = 7,
+    /// A struct of Apache Thrift on its own, in its binary protocol: the one argument of a method, and its result.
+    /// Methods that have other arguments or results have those of `Thrift`.
+    ThriftStruct = 8,
 }
 
 impl Codec {
     /// Every codec, in the order of the numbers.
-    pub const ALL: [Codec; 5] = [Codec::Proto, Codec::Json, Codec::Postcard, Codec::MsgPack, Codec::Thrift];
+    pub const ALL: [Codec; 8] = [
+        Codec::Proto,
+        Codec::Json,
+        Codec::Postcard,
+        Codec::MsgPack,
+        Codec::Thrift,
+        Codec::FlatBuffers,
+        Codec::Raw,
+        Codec::ThriftStruct,
+    ];
 
     /// The codec with this number.
     #[inline]
@@ -48,6 +64,9 @@ impl Codec {
             3 => Some(Codec::Postcard),
             4 => Some(Codec::MsgPack),
             5 => Some(Codec::Thrift),
+            6 => Some(Codec::FlatBuffers),
+            7 => Some(Codec::Raw),
+            8 => Some(Codec::ThriftStruct),
             _ => None,
         }
     }
@@ -60,6 +79,9 @@ impl Codec {
             Codec::Postcard => "postcard",
             Codec::MsgPack => "msgpack",
             Codec::Thrift => "thrift",
+            Codec::FlatBuffers => "flatbuffers",
+            Codec::Raw => "raw",
+            Codec::ThriftStruct => "thrift_struct",
         }
     }
 }
@@ -183,6 +205,43 @@ pub struct Opened {
     pub first: Bytes,
 }
 
+/// A message that a server sends without having been asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Push {
+    /// What it is about, in two parts: `Service/Method`. Sender and receiver agree on them; no service has to have this
+    /// name.
+    pub path: String,
+    /// What the sender adds.
+    pub metadata: Metadata,
+    /// The message, written as both sides agree.
+    pub message: Bytes,
+}
+
+impl Push {
+    /// A message without metadata.
+    pub fn new(path: impl Into<String>, message: impl Into<Bytes>) -> Push {
+        Push { path: path.into(), metadata: Metadata::new(), message: message.into() }
+    }
+
+    /// Adds metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Push {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Service and method of the path; one without a slash is a service.
+    pub fn names(&self) -> (&str, &str) {
+        self.path.rsplit_once('/').unwrap_or((&self.path, ""))
+    }
+
+    /// Bytes that it holds, or nearly so.
+    pub fn weight(&self) -> usize {
+        size_of::<Push>() + self.path.len() + self.metadata.encoded_len() + self.message.len()
+    }
+}
+
 /// What arrived at a server.
 #[derive(Debug)]
 pub enum ServerEvent {
@@ -292,6 +351,8 @@ pub enum ClientEvent {
         /// Why.
         status: Status,
     },
+    /// The server sends what nobody asked for.
+    Push(Box<Push>),
     /// The peer answered a ping.
     Pong,
 }
@@ -336,7 +397,8 @@ pub trait ServerWire: Send {
     /// Sends reply metadata; at most once a call, before any message.
     fn head(&mut self, id: CallId, metadata: &Metadata, out: &mut Outbox);
 
-    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with streams.
+    /// Sends a message of a stream, as it is or `compressed` with the encoding of its call; only on a wire with
+    /// streams.
     fn item(&mut self, id: CallId, _item: &Bytes, _compressed: bool, out: &mut Outbox) {
         let text = format!("a message of a stream on {}, which has none", self.name());
         self.end(id, Err(&Status::internal(text)), out);
@@ -362,6 +424,20 @@ pub trait ServerWire: Send {
     /// Bytes that this side may send of a new stream before it gets credit; `u32::MAX` on a wire without credit.
     fn send_window(&self) -> u32 {
         u32::MAX
+    }
+
+    /// Whether the wire has a place for messages that nobody asked for.
+    fn pushes(&self) -> bool {
+        false
+    }
+
+    /// Sends a message that the peer did not ask for, if the wire [has a place](Self::pushes) for it.
+    fn push(&mut self, _push: &Push, _out: &mut Outbox) {}
+
+    /// Bytes of a stream that a peer may send ahead of its reader, where peers are told so many: more on a wire that
+    /// tells them nothing, and whose peers keep a window of their own.
+    fn receive_window(&self, told: u32) -> u32 {
+        told
     }
 
     /// Bytes of answers that wait in the machine and not in the outbox; they count as if they were there. They must

@@ -43,8 +43,38 @@ fn what_one_machine_of_baidu_std_says_the_other_hears() {
 }
 
 #[test]
+fn erpc_takes_any_bytes() {
+    check(fuzzing::erpc_input);
+}
+
+#[test]
+fn what_one_machine_of_erpc_says_the_other_hears() {
+    check(fuzzing::erpc_conversation);
+}
+
+#[test]
+fn messages_of_flatbuffers_are_read_as_they_are_written() {
+    check(fuzzing::flatbuffers_message);
+}
+
+#[test]
+fn baidu_streams() {
+    check(fuzzing::baidu_streams);
+}
+
+#[test]
 fn jsonrpc_takes_any_bytes() {
     check(fuzzing::jsonrpc_input);
+}
+
+#[test]
+fn kiss_rpc_takes_any_bytes() {
+    check(fuzzing::kiss_input);
+}
+
+#[test]
+fn what_one_machine_of_kiss_rpc_says_the_other_hears() {
+    check(fuzzing::kiss_conversation);
 }
 
 #[test]

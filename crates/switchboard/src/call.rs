@@ -8,7 +8,7 @@ pub(crate) use messages::Change;
 #[cfg(feature = "proto")]
 use crate::codec::PARTS_FROM;
 use crate::{
-    Caller, Codec, Metadata, Payload, Result, Status,
+    Caller, Codec, Metadata, Payload, Pusher, Result, Status,
     codec::{Form, Parts},
     compression::{Message, Packing},
     metrics::PeerCount,
@@ -134,8 +134,8 @@ pub(crate) struct ReplyMetadata {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `rpcx`, `thrift`
-    /// or `local`.
+    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `kiss`,
+    /// `rpcx`, `thrift` or `local`.
     pub wire: &'static str,
     /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.
@@ -152,6 +152,8 @@ pub struct Peer {
     pub(crate) tally: Option<Arc<PeerCount>>,
     /// The number of the connection in this process; 0 for calls inside it.
     pub(crate) connection: u64,
+    /// For what it is told without having asked, where its wire has a place for that.
+    pub(crate) pusher: Option<Pusher>,
 }
 
 /// What the verified certificate of a peer says of it.
@@ -426,6 +428,18 @@ impl Cx {
     /// Who calls.
     pub fn peer(&self) -> &Peer {
         &self.context().peer
+    }
+
+    /// Sends the peer messages that it did not ask for, on the connection of this call and for as long as that lives.
+    /// Only clients of rpcx read any.
+    ///
+    /// # Errors
+    /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
+    pub fn pusher(&self) -> Result<Pusher> {
+        let Peer { pusher, wire, .. } = self.peer();
+        let none =
+            || Status::unimplemented(format!("{wire} has no place for what nobody asked for; rpcx has"));
+        pusher.clone().ok_or_else(none)
     }
 
     /// Who calls, as far as the server's [auth](crate::auth) found out; nobody without any.

@@ -425,7 +425,8 @@ impl Begin {
 
     /// When the call must have ended: by its own timeout and the deadline of the call being served.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        let own = self.timeout.map(|timeout| now + timeout);
+        // A time that no clock reaches is no deadline.
+        let own = self.timeout.and_then(|timeout| now.checked_add(timeout));
         match (own, context::deadline()) {
             (Some(own), Some(inherited)) => Some(own.min(inherited)),
             (own, inherited) => own.or(inherited),

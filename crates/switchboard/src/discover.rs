@@ -44,16 +44,25 @@ use std::{future::Future, pin::Pin};
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Knows the instances of services. Cheap to share as `Arc<dyn Registry>`.
+///
+/// A type of one's own around a [`Discovery`] says only where that is.
 pub trait Registry: Send + Sync + 'static {
+    /// The back end and the rules around it, which do all the rest.
+    fn discovery(&self) -> &Discovery;
+
     /// For texts: `etcd 127.0.0.1:2379`.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        self.discovery().backend_name()
+    }
 
     /// Follows a service until the watch and its clones are dropped. Returns at once: what is known comes later,
     /// unless it is at hand. Watches of one service share their work.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    fn watch(&self, service: &str) -> Watch;
+    fn watch(&self, service: &str) -> Watch {
+        self.discovery().watch_service(service)
+    }
 
     /// Tells others of `instance` for as long as the lease is held; it is renewed in the background, also after the
     /// registry was down or has forgotten it. One with the same service and id is replaced.
@@ -63,5 +72,7 @@ pub trait Registry: Send + Sync + 'static {
     /// # Errors
     /// `InvalidArgument` for an instance that cannot be kept, `Unavailable` when the registry does not answer,
     /// `Unimplemented` when it takes no registrations.
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>>;
+    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
+        Box::pin(self.discovery().register_instance(instance))
+    }
 }

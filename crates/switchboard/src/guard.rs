@@ -20,6 +20,7 @@ mod permit;
 mod rate;
 mod results;
 mod settings;
+mod told;
 mod wires;
 
 pub use access::{Network, Rule};
@@ -31,6 +32,7 @@ pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;
 pub use results::ResultCache;
 pub(crate) use settings::{Guarding, Guards};
+pub(crate) use told::{ASKED, TOLD};
 pub(crate) use wires::Wires;
 
 use crate::{
@@ -40,6 +42,7 @@ use crate::{
 };
 use access::Check;
 use concurrency::Limiter;
+use fair::Entered;
 use std::sync::Arc;
 
 /// The guards and layers of one service.
@@ -155,13 +158,9 @@ impl Chain {
         }
         let mut permit = Permit::new(self, call.method());
         if let Some(queue) = &self.queue {
-            match queue.try_enter() {
-                Some(timed) => permit.entered(timed),
-                None => {
-                    let waiting = match queue.line_up(call.cx()) {
-                        Ok(waiting) => waiting,
-                        Err(status) => return Begun::Refused(status),
-                    };
+            match queue.enter(call.cx()) {
+                Ok(Entered::Placed(place)) => permit.entered(place),
+                Ok(Entered::Waits(waiting)) => {
                     return Begun::Wait(Box::pin(async move {
                         permit.entered(waiting.admitted().await?);
                         check_deadline(call)?;
@@ -169,6 +168,7 @@ impl Chain {
                         Ok(permit)
                     }));
                 }
+                Err(status) => return Begun::Refused(status),
             }
         }
         match permit.enter() {

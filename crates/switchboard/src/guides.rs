@@ -8,6 +8,10 @@ struct Auth;
 #[doc = include_str!("../../../docs/balancing.md")]
 struct Balancing;
 
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/calls.md")]
+struct Calls;
+
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/compression.md")]
 struct Compression;
@@ -36,7 +40,14 @@ struct Limits;
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 
-#[cfg(all(feature = "http", feature = "macros"))]
+#[doc = include_str!("../../../docs/proxy.md")]
+struct Proxy;
+
+#[cfg(all(feature = "http", feature = "tls"))]
+#[doc = include_str!("../../../docs/tls.md")]
+struct Tls;
+
+#[cfg(all(feature = "auth", feature = "http", feature = "macros"))]
 #[doc = include_str!("../../../docs/wires/rpcx.md")]
 struct WiresRpcx;
 
@@ -44,5 +55,10 @@ struct WiresRpcx;
 #[doc = include_str!("../../../docs/wires/brpc.md")]
 struct WiresBrpc;
 
-#[doc = include_str!("../../../docs/proxy.md")]
-struct Proxy;
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/wires/erpc.md")]
+struct WiresErpc;
+
+#[cfg(feature = "macros")]
+#[doc = include_str!("../../../docs/wires/kiss-rpc.md")]
+struct WiresKissRpc;

@@ -40,6 +40,9 @@ mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod proxy;
+mod push;
+#[cfg(feature = "auth")]
+pub mod rpcx;
 pub mod runtime;
 pub mod server;
 pub mod service;
@@ -75,6 +78,7 @@ pub use metrics::{
 pub use net::Address;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
+pub use push::{Push, Pusher, Pushes};
 pub use runtime::{Runtime, run};
 pub use server::{CutCalls, CutConnections, Drained, Running, Server, Stopped};
 pub use service::Service;
@@ -107,7 +111,7 @@ macro_rules! include_proto {
 /// What generated code needs; not for use by hand.
 #[doc(hidden)]
 pub mod codegen {
-    pub use crate::codec::thrift;
+    pub use crate::codec::{flatbuffers, thrift};
     #[cfg(feature = "proto")]
     pub use buffa;
     #[cfg(feature = "proto")]

@@ -108,6 +108,7 @@ limits! {
     MetadataEntriesMax "metadata_entries_max" Count 64 1..=4_096 "most metadata entries of a call, reply or end";
     MethodsMax "methods_max" Count 1_024 1..=65_535 "methods that a client may name on one connection";
     OutboxBytesMax "outbox_bytes_max" Bytes 1_048_576 65_536..=1_073_741_824 "bytes waiting to be written to one peer; above it nothing is read from that peer";
+    PingIntervalMin "ping_interval_min" Milliseconds 5_000 0..=86_400_000 "time between pings of an HTTP/2 peer that makes no calls meanwhile; after three that come sooner the connection ends; 0: any";
     ServerCallsMax "server_calls_max" Count 10_000 1..=10_000_000 "calls that wait in handlers of one server; more are refused";
     SniffTimeout "sniff_timeout" Milliseconds 5_000 10..=600_000 "time that a peer gets to show which protocol it speaks";
     StreamWindowBytes "stream_window_bytes" Bytes 262_144 65_536..=1_073_741_824 "bytes of one stream sent ahead of its reader";
@@ -204,6 +205,11 @@ impl Limits {
 
     pub(crate) fn keepalive_timeout(&self) -> Duration {
         self.duration(Limit::KeepaliveTimeout)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn ping_interval_min(&self) -> Duration {
+        self.duration(Limit::PingIntervalMin)
     }
 
     pub(crate) fn sniff_timeout(&self) -> Duration {

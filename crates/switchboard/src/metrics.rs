@@ -122,7 +122,7 @@ pub struct ServerStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CarrierStats {
-    /// `baidu_std`, `http1`, `http2`, `jsonrpc`, `native`, `rpcx`, `thrift` or `websocket`.
+    /// `baidu_std`, `erpc`, `http1`, `http2`, `jsonrpc`, `kiss`, `native`, `rpcx`, `thrift` or `websocket`.
     pub protocol: &'static str,
     /// Connections that began to speak it.
     pub connections: u64,

@@ -518,9 +518,9 @@ impl Server {
         }
         running.begin(&self.announcements, &announced, self.announce_notice).await?;
         #[cfg(feature = "handover")]
-        if let Some(path) = self.handover {
-            inherited.ready().await;
-            running.waiting = Some(handover::Waiting::at(&path, offered)?);
+        if let (Some(path), Some(announced)) = (self.handover, &running.announced) {
+            inherited.ready(announced.names()).await;
+            running.waiting = Some(handover::Waiting::at(&path, offered, announced.taken())?);
         }
         Ok(running)
     }

@@ -215,6 +215,32 @@ pub(crate) trait Items: Send {
     fn trailers(&self) -> Metadata;
 }
 
+/// Messages of another stream, to which something is done on their way.
+pub(crate) trait Passing: Send {
+    /// The other stream.
+    fn items(&self) -> &dyn Items;
+    /// As [`Items::poll_next`].
+    fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>>;
+}
+
+impl<P: Passing> Items for P {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        self.poll_passed(cx)
+    }
+
+    fn held(&self) -> usize {
+        self.items().held()
+    }
+
+    fn head(&self) -> Metadata {
+        self.items().head()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.items().trailers()
+    }
+}
+
 /// The replies of a handler that writes to a [`Sender`].
 pub(crate) struct HandlerItems {
     queue: Arc<Queue>,
@@ -458,6 +484,7 @@ impl Queue {
     }
 
     /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
+    #[cfg(feature = "http")]
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let mut state = self.lock();
         if let Some(item) = state.pop() {
@@ -563,6 +590,7 @@ impl State {
         wake(&mut self.consumer);
     }
 
+    #[cfg(feature = "http")]
     fn pop(&mut self) -> Option<Message> {
         let item = self.items.pop_front()?;
         self.tell(weight(&item.bytes));

@@ -279,11 +279,121 @@ async fn names_of_old_clients_are_aliases() {
     let request = serde::encode(&"x", Codec::Json);
     let reply = channel.unary(&OLD, Codec::Json, request, serde::decode::<String>).await.unwrap();
     assert_eq!(*reply, "x none nobody");
-    // What streams is not carried, and postcard neither: it becomes JSON.
-    let status = support::sum(&channel).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
+    // Postcard is not carried: it becomes JSON.
     assert_eq!(channel.codec(Codec::Postcard), Codec::Json);
     let blob = Bytes::from_static(b"[1,2]");
     let reply = channel.unary(&support::MIRROR, Codec::Json, Ok(blob.clone()), |_, reply| Ok(reply)).await;
     assert_eq!(*reply.unwrap(), blob);
+}
+
+fn chat(channel: &Channel) -> switchboard::BidiCall<String, String> {
+    channel.bidi(&support::CHAT, Codec::Json, serde::encode, serde::decode)
+}
+
+fn count(channel: &Channel, count: u32, bytes: usize) -> switchboard::ServerStreamCall<Vec<u8>> {
+    let request = serde::encode(&(count, bytes), Codec::Json);
+    channel.server_stream(&support::COUNT, Codec::Json, request, serde::decode)
+}
+
+#[tokio::test]
+async fn streams_go_both_ways() {
+    let (running, seen) = start(Server::new()).await;
+    for options in ["", "&checksum=crc32c&names=short", "&compression=gzip"] {
+        let channel = channel(&running, options).await;
+        let (sender, mut replies) = chat(&channel).await.unwrap();
+        for text in ["one", "two", ""] {
+            sender.send(text.to_owned()).await.unwrap();
+            assert_eq!(soon(replies.next()).await.unwrap(), Some(text.to_uppercase()));
+        }
+        sender.finish();
+        assert_eq!(soon(replies.next()).await.unwrap(), None);
+        let sum = channel
+            .client_stream(&support::SUM, Codec::Json, serde::encode::<u64>, serde::decode::<u64>)
+            .await
+            .unwrap();
+        for number in 1..=100 {
+            sum.send(number).await.unwrap();
+        }
+        assert_eq!(*soon(sum.finish()).await.unwrap(), 5050);
+        let mut replies = count(&channel, 13, 2).await.unwrap();
+        for number in 0..13 {
+            assert_eq!(soon(replies.next()).await.unwrap(), Some(vec![number; 2]));
+        }
+        let status = soon(replies.next()).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Aborted, "13 is unlucky"));
+        assert_eq!(status.metadata().text("x-tail"), Some("last"));
+    }
+    seen.until(|seen| seen.hanging() == 0).await;
+}
+
+#[tokio::test]
+async fn streams_wait_for_their_readers_and_not_for_those_who_left() {
+    let (running, seen) = start(Server::new()).await;
+    let channel = channel(&running, "&connections=1").await;
+    // Ten times the window of brpc, of which nothing is read at first.
+    let mut slow = count(&channel, 50, 200_000).await.unwrap();
+    assert_eq!(soon(slow.next()).await.unwrap().map(|bytes| bytes.len()), Some(200_000));
+    let (sender, mut replies) = chat(&channel).await.unwrap();
+    sender.send("meanwhile".to_owned()).await.unwrap();
+    assert_eq!(soon(replies.next()).await.unwrap().as_deref(), Some("MEANWHILE"));
+    seen.until(|seen| seen.hanging() == 2).await;
+    drop((sender, replies));
+    seen.until(|seen| seen.hanging() == 1).await;
+    for _ in 1..50 {
+        assert_eq!(soon(slow.next()).await.unwrap().map(|bytes| bytes.len()), Some(200_000));
+    }
+    assert_eq!(soon(slow.next()).await.unwrap(), None);
+    // The other way: nobody takes these before all are sent.
+    let text = "x".repeat(300_000);
+    let (sender, mut replies) = chat(&channel).await.unwrap();
+    let sending = tokio::spawn(async move {
+        for _ in 0..40 {
+            sender.send(text.clone()).await?;
+        }
+        sender.finish();
+        Ok::<(), Status>(())
+    });
+    for _ in 0..40 {
+        assert_eq!(soon(replies.next()).await.unwrap().map(|text| text.len()), Some(300_000));
+    }
+    assert_eq!(soon(replies.next()).await.unwrap(), None);
+    sending.await.unwrap().unwrap();
+    // A connection that ends takes its streams along.
+    let hanging = count(&channel, 50, 200_000).await.unwrap();
+    seen.until(|seen| seen.hanging() == 1).await;
+    drop((hanging, channel));
+    seen.until(|seen| seen.hanging() == 0).await;
+}
+
+#[tokio::test]
+async fn a_stream_is_opened_by_hand() {
+    let (running, seen) = start(Server::new()).await;
+    let mut stream = dial(&running).await;
+    let mut opens = request("Probe/Chat", 1, "");
+    // Behind the request: stream 7, which is writable.
+    opens.extend_from_slice(&[0x42, 4, 8, 7, 0x18, 1]);
+    for at in [7, 11] {
+        opens[at] += 6;
+    }
+    for byte in opens {
+        stream.write_all(&[byte]).await.unwrap();
+    }
+    let mut answer = [0; 24];
+    soon(stream.read_exact(&mut answer)).await.unwrap();
+    assert_eq!((&answer[..4], &answer[12..14]), (&b"STRM"[..], &[0x08, 7][..]), "{answer:02x?}");
+    let mut rest = vec![0; usize::from(answer[7]) - 12];
+    soon(stream.read_exact(&mut rest)).await.unwrap();
+    assert!(contains(&rest, &[0x12, 2, 8, 0]), "{rest:02x?}");
+    // To its end, 1 << 32 and the place of the call.
+    let to = |kind: u8, payload: &[u8]| {
+        let meta = [0x08, 0x80, 0x80, 0x80, 0x80, 0x10, 0x10, 7, 0x18, kind];
+        let sizes = [0, 0, 0, (meta.len() + payload.len()) as u8, 0, 0, 0, meta.len() as u8];
+        [&b"STRM"[..], &sizes, &meta, payload].concat()
+    };
+    stream.write_all(&[to(3, b"\"abc\""), to(2, b"")].concat()).await.unwrap();
+    let mut replies = vec![0; 12 + 10 + 5 + 12 + 10];
+    soon(stream.read_exact(&mut replies)).await.unwrap();
+    assert!(contains(&replies, b"\x18\x03\"ABC\"STRM"), "{replies:02x?}");
+    assert_eq!(replies[replies.len() - 2..], [0x18, 2]);
+    seen.until(|seen| seen.hanging() == 0).await;
 }

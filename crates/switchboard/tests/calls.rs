@@ -102,7 +102,8 @@ macro_rules! on_every_transport {
 mod each {
     use super::*;
     on_every_transport!(
-        unary unary_sizes metadata failure panics server_stream client_stream bidi many_callers spawned
+        unary unary_sizes timeout_for_ever metadata failure panics server_stream client_stream bidi many_callers
+        spawned
     );
 }
 
@@ -117,6 +118,13 @@ async fn unary_sizes(channel: &Channel) -> Result<()> {
         let sent: Vec<u8> = (0..size).map(|n| n as u8).collect();
         assert!(mirror(channel, sent.clone()).await? == sent, "{size}");
     }
+    Ok(())
+}
+
+async fn timeout_for_ever(channel: &Channel) -> Result<()> {
+    let sent = vec![1u8];
+    let reply = call::<_, Vec<u8>>(channel, &ECHO, &sent).timeout(Duration::MAX).await?;
+    assert_eq!(*reply, sent);
     Ok(())
 }
 

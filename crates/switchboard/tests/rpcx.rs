@@ -4,10 +4,13 @@
 
 mod support;
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
 use support::{raw::soon, *};
 use switchboard::{
-    Channel, Code, Codec, Compression, Limit, Running, Server, Status,
+    Channel, Code, Codec, Compression, Cx, Limit, Push, Pusher, Pushes, Result, Running, Server, Status,
     auth::{Caller, Tokens},
     codec::serde,
 };
@@ -82,7 +85,7 @@ impl Raw {
     }
 }
 
-async fn start(limits: &[(Limit, u64)]) -> (Running, std::sync::Arc<Seen>) {
+async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
     let probe = Probe::default();
     let seen = probe.seen.clone();
     let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
@@ -270,6 +273,105 @@ async fn our_client_calls_our_server() {
     assert_eq!(status.code(), Code::Unimplemented);
 }
 
+#[switchboard::service(name = "test.News")]
+trait News {
+    async fn subscribe(&self, cx: &Cx) -> Result<()>;
+}
+
+/// Whom to tell.
+#[derive(Clone, Default)]
+struct Readers(Arc<Mutex<Vec<Pusher>>>);
+
+impl News for Readers {
+    async fn subscribe(&self, cx: &Cx) -> Result<()> {
+        let pusher = cx.pusher()?;
+        pusher.push(Push::new("test.News/Flash", "welcome"))?;
+        self.0.lock().unwrap().push(pusher);
+        Ok(())
+    }
+}
+
+impl Readers {
+    async fn start() -> (Running, Readers) {
+        let readers = Readers::default();
+        let server = Server::new().add(NewsServer::new(readers.clone())).listen("tcp://127.0.0.1:0");
+        (server.start().await.unwrap(), readers)
+    }
+
+    fn tell(&self, text: &str) -> Result<()> {
+        let readers = self.0.lock().unwrap();
+        readers.iter().try_for_each(|reader| reader.push(Push::new("test.News/Flash", text.to_owned())))
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_asked_for_comes_during_the_call_and_after_it() {
+    let (running, readers) = Readers::start().await;
+    for options in ["", "&network=http"] {
+        let (url, pushes) = (format!("{}?wire=rpcx{options}", running.url()), Pushes::new());
+        let news = NewsClient::new(Channel::builder(&url).pushes(&pushes).connect().await.unwrap());
+        soon(news.subscribe()).await.unwrap();
+        // More than fits into the buffers of a socket and our own.
+        let large = "n".repeat(300_000);
+        for text in ["one", &large, "two"] {
+            readers.tell(text).unwrap();
+        }
+        for text in ["welcome", "one", &large, "two"] {
+            let push = soon(pushes.next()).await;
+            assert_eq!((&*push.path, &push.message[..]), ("test.News/Flash", text.as_bytes()));
+        }
+        drop(news);
+        soon(async {
+            while !readers.0.lock().unwrap()[0].is_closed() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(readers.tell("three").unwrap_err().code(), Code::Unavailable);
+        readers.0.lock().unwrap().clear();
+        assert_eq!(pushes.lost(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_is_told_no_more() {
+    let (running, readers) = Readers::start().await;
+    let mut raw = Raw::open(&running).await;
+    raw.send(&frame(0, 1, ["test.News", "Subscribe"], &[], b"{}")).await;
+    let large = "n".repeat(1 << 20);
+    let refused = soon(async {
+        loop {
+            match readers.tell(&large) {
+                Ok(()) => tokio::task::yield_now().await,
+                Err(status) => return status,
+            }
+        }
+    });
+    let status = refused.await;
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("outbox_bytes_max"), "{status}");
+    // What was taken comes whole, the reply among it.
+    let mut bits = Vec::new();
+    for _ in 0..3 {
+        bits.push(raw.next().await.unwrap().0);
+    }
+    bits.sort_unstable();
+    assert_eq!(bits, [0x20, 0x20, 0x80]);
+}
+
+#[tokio::test]
+async fn wires_without_a_place_for_pushes_say_so() {
+    let (running, _) = Readers::start().await;
+    let news = NewsClient::connect(&running.url()).await.unwrap();
+    let status = news.subscribe().await.err().unwrap();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("native has no place"), "{status}");
+    let builder = Channel::builder(&running.url()).pushes(&Pushes::new());
+    let status = builder.connect().await.err().unwrap();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("wire=rpcx has"), "{status}");
+}
+
 #[tokio::test]
 async fn heartbeats_keep_a_silent_call_alive() {
     let (running, seen) = start(&[]).await;
@@ -287,7 +389,7 @@ async fn heartbeats_keep_a_silent_call_alive() {
 #[tokio::test]
 async fn options_that_are_not_known_are_named() {
     for (options, expected) in [
-        ("codec=xml", "json, msgpack or proto"),
+        ("codec=xml", "json, msgpack, proto, raw or thrift"),
         ("names=odd", "full or short"),
         ("network=quic", "http, tcp or unix"),
     ] {

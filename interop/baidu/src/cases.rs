@@ -3,6 +3,26 @@
 use crate::proto::{EchoClient, EchoRequest};
 use switchboard::{Channel, Code, Compression, Result, Status};
 
+/// Cases that were run.
+#[derive(Debug, Default)]
+pub(crate) struct Cases {
+    /// How many failed.
+    pub(crate) failed: usize,
+}
+
+impl Cases {
+    /// Prints what became of a case.
+    pub(crate) fn check(&mut self, name: &str, result: Result<()>) {
+        match result {
+            Ok(()) => println!("{name}: passed"),
+            Err(status) => {
+                self.failed += 1;
+                println!("{name}: FAILED: {status}");
+            }
+        }
+    }
+}
+
 /// Makes every call to the server on this address, `127.0.0.1:PORT`, and prints a line for each case; how many failed.
 ///
 /// # Errors
@@ -10,14 +30,8 @@ use switchboard::{Channel, Code, Compression, Result, Status};
 pub async fn run(address: &str) -> Result<usize> {
     let full = client(address, "").await?;
     let short = client(address, "&names=short").await?;
-    let mut failed = 0;
-    let mut check = |name: &str, result: Result<()>| match result {
-        Ok(()) => println!("{name}: passed"),
-        Err(status) => {
-            failed += 1;
-            println!("{name}: FAILED: {status}");
-        }
-    };
+    let mut cases = Cases::default();
+    let mut check = |name: &str, result: Result<()>| cases.check(name, result);
     check("full name", says(&full, "abc").await);
     check("short name", says(&short, "abc").await);
     check("checksums are ignored", says(&client(address, "&checksum=crc32c").await?, "abc").await);
@@ -28,19 +42,19 @@ pub async fn run(address: &str) -> Result<usize> {
     check("log id and credentials", beside(&full).await);
     check("errors", errors(&full).await);
     check("many callers", many(&full).await);
-    Ok(failed)
+    Ok(cases.failed)
 }
 
-async fn client(address: &str, options: &str) -> Result<EchoClient> {
+pub(crate) async fn client(address: &str, options: &str) -> Result<EchoClient> {
     let url = format!("tcp://{address}?wire=baidu_std{options}");
     Ok(EchoClient::new(Channel::connect(&url).await?))
 }
 
-fn request(text: &str) -> EchoRequest {
+pub(crate) fn request(text: &str) -> EchoRequest {
     EchoRequest { text: text.to_owned(), ..EchoRequest::default() }
 }
 
-fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Status::internal(what())) }
 }
 

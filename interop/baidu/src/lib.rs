@@ -1,11 +1,12 @@
-//! Our two ends of baidu_std, for the Java programs of `java/`: [`Echo`] is what their client calls, [`cases`] is what
-//! their server is asked.
+//! Our two ends of baidu_std, for the Java programs of `java/` and those of `python/` that speak streams: [`Echo`] is
+//! what their clients call, [`cases`] and [`streams`] are what their servers are asked.
 
 pub mod cases;
+pub mod streams;
 
 use proto::{EchoReply, EchoRequest};
 use std::time::Duration;
-use switchboard::{Cx, Result, Retry, Status};
+use switchboard::{Cx, Receiver, Result, Retry, Sender, Status};
 
 /// Generated from `proto/`.
 #[allow(missing_docs, reason = "generated")]
@@ -43,4 +44,26 @@ impl proto::Echo for Echo {
             ..EchoReply::default()
         })
     }
+
+    async fn count(&self, request: EchoRequest, _: &Cx, out: Sender<EchoReply>) -> Result<()> {
+        let numbers: Vec<usize> = request.text.split(' ').filter_map(|part| part.parse().ok()).collect();
+        let [count, length] = numbers[..] else {
+            return Err(Status::invalid_argument(format!("{:?} is not COUNT LENGTH", request.text)));
+        };
+        for at in 0..count {
+            out.send(reply((at % 10).to_string().repeat(length))).await?;
+        }
+        if count == 13 { Err(Status::aborted("13 is unlucky")) } else { Ok(()) }
+    }
+
+    async fn chat(&self, mut input: Receiver<EchoRequest>, _: &Cx, out: Sender<EchoReply>) -> Result<()> {
+        while let Some(request) = input.next().await? {
+            out.send(reply(request.text.to_uppercase())).await?;
+        }
+        Ok(())
+    }
+}
+
+fn reply(text: String) -> EchoReply {
+    EchoReply { text, ..EchoReply::default() }
 }

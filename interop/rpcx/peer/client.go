@@ -25,7 +25,8 @@ type testCase struct {
 
 type connection struct {
 	*client.Client
-	codec protocol.SerializeType
+	address string
+	options client.Option
 }
 
 var codecs = map[string]protocol.SerializeType{
@@ -57,13 +58,17 @@ type setting struct {
 }
 
 func (s setting) against(address string) error {
+	address, isTLS := strings.CutPrefix(address, "tls+")
+	if isTLS {
+		s.options.TLSConfig = trusting()
+	}
 	network, where, _ := strings.Cut(address, "@")
 	c := client.NewClient(s.options)
 	if err := c.Connect(network, where); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer c.Close()
-	return s.run(&connection{c, s.options.SerializeType})
+	return s.run(&connection{c, address, s.options})
 }
 
 func cases() []setting {
@@ -87,6 +92,9 @@ func cases() []setting {
 			testCase{"deadline", deadline},
 			testCase{"aliases", alias},
 			testCase{"protobuf service", mapped},
+			testCase{"pushed", pushed},
+			testCase{"files", files},
+			testCase{"streams", streams},
 		)
 		options.CompressType = protocol.Gzip
 		add(name+" gzip", options, testCase{"mul", mul}, testCase{"large", mirror})
@@ -107,7 +115,12 @@ func cases() []setting {
 	add("proto gzip", options, testCase{"shout", shout("interop.v1.Echo")})
 	options = client.DefaultOption
 	options.SerializeType = protocol.SerializeNone
-	add("raw", options, testCase{"shout", shoutRaw})
+	add("raw", options, testCase{"shout", shoutRaw}, testCase{"reverse", reverse})
+	options.CompressType = protocol.Gzip
+	add("raw gzip", options, testCase{"reverse", reverse})
+	options = client.DefaultOption
+	options.SerializeType = protocol.Thrift
+	add("thrift", options, testCase{"quotients", quotients})
 	return all
 }
 
@@ -273,8 +286,49 @@ func shoutRaw(c *connection) error {
 		return err
 	}
 	err := c.call("Arith", "Mul", request, &answer)
-	if err == nil || !strings.Contains(err.Error(), "can not find codec for 0") {
-		return fmt.Errorf("got %v for raw bytes to a service without protobuf", err)
+	if err == nil || !strings.Contains(err.Error(), "it has 2 fields, and raw bytes are one") {
+		return fmt.Errorf("got %v for raw bytes to a method with two arguments", err)
+	}
+	return nil
+}
+
+// reverse sends bytes to a method that takes some and answers some.
+func reverse(c *connection) error {
+	for _, size := range []int{0, 3, 100_000} {
+		request := append(bytes.Repeat([]byte{1}, size), 2)
+		var answer []byte
+		if err := c.call("Arith", "Reverse", request, &answer); err != nil {
+			return err
+		}
+		if err := equal(answer, append([]byte{2}, bytes.Repeat([]byte{1}, size)...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quotients calls methods with a struct each way, and with what Thrift makes of other arguments and results.
+func quotients(c *connection) error {
+	for _, path := range []string{"Quotients", "interop.quotients.Quotients"} {
+		var quotient Quotient
+		if err := c.call(path, "Divide", &Factors{A: -84, B: 2}, &quotient); err != nil {
+			return err
+		}
+		var sum Sum
+		if err := c.call(path, "Add", &Factors{A: 1 << 40, B: 2}, &sum); err != nil {
+			return err
+		}
+		if err := errors.Join(equal(quotient.C, -42), equal(sum.Success, 1<<40+2)); err != nil {
+			return err
+		}
+	}
+	err := c.call("Quotients", "Divide", &Factors{A: 1}, &Quotient{})
+	if err == nil || err.Error() != "invalid_argument: divide by zero" {
+		return fmt.Errorf("got %v, want the text of the exception", err)
+	}
+	err = c.call("Arith", "Mul", &Factors{}, &Quotient{})
+	if err == nil || !strings.HasPrefix(err.Error(), "unimplemented: ") {
+		return fmt.Errorf("got %v for Thrift to a service without, want unimplemented", err)
 	}
 	return nil
 }
@@ -289,7 +343,7 @@ func wrongCodec(c *connection) error {
 
 func mirror(c *connection) error {
 	blob := Blob{Text: strings.Repeat("large ", 1000)}
-	if c.codec == protocol.MsgPack {
+	if c.options.SerializeType == protocol.MsgPack {
 		blob.Data = bytes.Repeat([]byte{1, 2, 3, 200}, 50_000)
 	}
 	var reply Blob
@@ -310,6 +364,29 @@ func heartbeats(c *connection) error {
 	}
 	if c.IsShutdown() || c.IsClosing() {
 		return errors.New("the connection was closed")
+	}
+	return mul(c)
+}
+
+// pushed subscribes, and reads what the server sends on its own, at once and after the reply.
+func pushed(c *connection) error {
+	messages := make(chan *protocol.Message, 10)
+	c.RegisterServerMessageChan(messages)
+	if err := c.call("Arith", "Subscribe", &Subscription{Count: 5}, &Empty{}); err != nil {
+		return err
+	}
+	for n := range 5 {
+		select {
+		case message := <-messages:
+			want := fmt.Sprintf("News/Flash number=%d: breaking %d", n, n)
+			number := message.Metadata["number"]
+			got := fmt.Sprintf("%s/%s number=%s: %s", message.ServicePath, message.ServiceMethod, number, message.Payload)
+			if err := equal(got, want); err != nil {
+				return err
+			}
+		case <-time.After(patience):
+			return fmt.Errorf("%d of 5 messages came", n)
+		}
 	}
 	return mul(c)
 }

@@ -2,6 +2,9 @@
 //
 //	rpcx-peer client NETWORK@ADDRESS...   makes every case against a server; exit code 1 if one fails
 //	rpcx-peer server NETWORK@ADDRESS...   serves until it is ended; says where on its first line
+//	rpcx-peer certificate FOLDER          writes cert.pem and key.pem, for 127.0.0.1
+//
+// A network that begins with "tls+" is inside TLS, with the certificate in the folder that RPCX_PEER_TLS names.
 package main
 
 import (
@@ -10,16 +13,18 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		fail("expected client or server")
+	if len(os.Args) < 3 {
+		fail("expected client, server or certificate, and what it is for")
 	}
 	switch os.Args[1] {
 	case "client":
 		runClient(os.Args[2:])
 	case "server":
 		runServer(os.Args[2:])
+	case "certificate":
+		writeCertificate(os.Args[2])
 	default:
-		fail("expected client or server")
+		fail("expected client, server or certificate")
 	}
 }
 

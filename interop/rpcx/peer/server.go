@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/smallnest/rpcx/log"
 	"github.com/smallnest/rpcx/protocol"
 	"github.com/smallnest/rpcx/server"
+	"github.com/smallnest/rpcx/serverplugin"
 	"github.com/smallnest/rpcx/share"
 )
 
 // Arith is what the cases call.
 type Arith struct {
-	notes atomic.Int64
+	notes  atomic.Int64
+	server *server.Server
 }
 
 // Mul multiplies.
@@ -65,9 +69,34 @@ func (a *Arith) Sleep(ctx context.Context, args *Pause, reply *Empty) error {
 	}
 }
 
+// Subscribe sends messages that nobody asked for.
+func (a *Arith) Subscribe(ctx context.Context, args *Subscription, reply *Empty) error {
+	connection, _ := ctx.Value(server.RemoteConnContextKey).(net.Conn)
+	send := func(n int64) error {
+		metadata := map[string]string{"number": fmt.Sprint(n)}
+		return a.server.SendMessage(connection, "News", "Flash", metadata, fmt.Appendf(nil, "breaking %d", n))
+	}
+	if err := send(0); err != nil {
+		return err
+	}
+	go func() {
+		for n := int64(1); n < args.Count; n++ {
+			check(send(n))
+		}
+	}()
+	return nil
+}
+
 // Mirror answers with what it got.
 func (a *Arith) Mirror(ctx context.Context, args *Blob, reply *Blob) error {
 	*reply = *args
+	return nil
+}
+
+// Reverse takes bytes and answers bytes.
+func (a *Arith) Reverse(ctx context.Context, args *[]byte, reply *[]byte) error {
+	*reply = slices.Clone(*args)
+	slices.Reverse(*reply)
 	return nil
 }
 
@@ -82,24 +111,42 @@ func (Echo) Shout(ctx context.Context, args *Note, reply *Note) error {
 }
 
 func runServer(addresses []string) {
+	// It writes to where the address is read from, and nobody reads there after that.
+	log.SetDummyLogger()
 	ended := make(chan error)
 	var where []string
 	for _, address := range addresses {
+		address, isTLS := strings.CutPrefix(address, "tls+")
 		network, at, _ := strings.Cut(address, "@")
 		// The network http of rpcx begins with a request, and goes on over TCP.
 		listener, err := net.Listen(strings.Replace(network, "http", "tcp", 1), at)
 		check(err)
 		where = append(where, fmt.Sprintf("%s@%s", network, listener.Addr()))
+		if isTLS {
+			listener = inside(listener)
+		}
 		go func() { ended <- newServer().ServeListener(network, listener) }()
 	}
 	fmt.Printf("listening on %s\n", strings.Join(where, " "))
 	check(<-ended)
 }
 
+// twice is a function that belongs to nothing.
+func twice(ctx context.Context, args *Args, reply *Reply) error {
+	reply.C = 2 * args.A
+	return nil
+}
+
 func newServer() *server.Server {
 	s := server.NewServer()
-	check(s.RegisterName("Arith", &Arith{}, ""))
+	aliases := serverplugin.NewAliasPlugin()
+	aliases.Alias("legacy.Maths", "Times", "Arith", "Mul")
+	s.Plugins.Add(aliases)
+	check(s.RegisterFunctionName("Functions", "Twice", twice, ""))
+	check(s.RegisterName("Arith", &Arith{server: s}, ""))
 	check(s.RegisterName("interop.v1.Echo", Echo{}, ""))
+	check(s.RegisterName("interop.quotients.Quotients", Quotients{}, ""))
+	serveSide(s)
 	s.AuthFunc = func(ctx context.Context, request *protocol.Message, token string) error {
 		if request.ServiceMethod == "Tell" && token != "Bearer sesame" {
 			return errors.New("invalid token")

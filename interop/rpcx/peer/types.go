@@ -26,6 +26,11 @@ type Pause struct {
 	Ms uint32 `json:"ms" msgpack:"ms"`
 }
 
+// Subscription says how many messages to push.
+type Subscription struct {
+	Count int64 `json:"count" msgpack:"count"`
+}
+
 // Blob is large when it has to be. Go writes bytes as base64 in JSON, which is a text elsewhere.
 type Blob struct {
 	Data []byte `json:"-" msgpack:"data"`

@@ -2,10 +2,12 @@
 
 use crate::{
     proto::{EchoClient, Note},
-    services::{ArithClient, Blob, Product},
+    quotients::{DivideByZero, Factors, QuotientsClient},
+    services::{ArithClient, Blob, FunctionsClient, MathsClient, Product},
+    side,
 };
 use std::{fmt::Debug, time::Duration};
-use switchboard::{Channel, Code, Compression, Status};
+use switchboard::{Channel, Code, Compression, Pushes, Status, codec::thrift::Exception};
 
 /// Longer than every deadline here but the one that is to pass.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,6 +34,7 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
                 ("deadline", arith.deadline().await),
                 ("canceled", arith.canceled().await),
                 ("heartbeats", arith.heartbeats().await),
+                ("pushed", arith.pushed().await),
                 ("mirror", arith.mirror().await),
                 ("mirror gzip", packed.mirror().await),
             ] {
@@ -45,6 +48,20 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
             count += 1;
             let outcome = shout(&with(url, "wire=rpcx"), compression, length).await;
             failures.extend(outcome.err().map(|why| format!("{url} shout {compression} {length}: {why}")));
+        }
+    }
+    for url in urls {
+        let url = |options: &str| with(url, options);
+        for (name, outcome) in [
+            ("thrift", quotients(&url("wire=rpcx")).await),
+            ("raw", reverse(&url("wire=rpcx&codec=raw"), Compression::None).await),
+            ("raw gzip", reverse(&url("wire=rpcx&codec=raw"), Compression::Gzip).await),
+            ("files", side::files(&url("wire=rpcx")).await),
+            ("streams", side::streams(&url("wire=rpcx")).await),
+            ("names", names(&url("wire=rpcx")).await),
+        ] {
+            count += 1;
+            failures.extend(outcome.err().map(|why| format!("{} {name}: {why}", url(""))));
         }
     }
     println!("{} of {count} cases", count - failures.len());
@@ -71,6 +88,36 @@ async fn shout(url: &str, compression: Compression, length: usize) -> Result<(),
     };
     let reply = echo.shout(note.clone()).await.map_err(text)?.into_inner();
     equal(&reply, &Note { text: "Q".repeat(length), ..note })
+}
+
+/// An alias, and a function.
+async fn names(url: &str) -> Result<(), String> {
+    let channel = channel(url, Compression::None).await?;
+    equal(&MathsClient::new(channel.clone()).times(6, 7).await.map_err(text)?.c, &42)?;
+    equal(&FunctionsClient::new(channel).twice(21, 0).await.map_err(text)?.c, &42)
+}
+
+/// Bytes that nobody but the method reads.
+async fn reverse(url: &str, compression: Compression) -> Result<(), String> {
+    let arith = ArithClient::new(channel(url, compression).await?);
+    for size in [0, 3, 100_000] {
+        let reversed = arith.reverse([vec![1; size], vec![2]].concat()).await.map_err(text)?;
+        equal(&*reversed, &[vec![2], vec![1; size]].concat())?;
+    }
+    let status = failed(arith.mul(1, 2).await)?;
+    equal(&status.code(), &Code::Unimplemented)
+}
+
+/// A struct each way, and what Thrift makes of other arguments and results.
+async fn quotients(url: &str) -> Result<(), String> {
+    let quotients = QuotientsClient::new(channel(url, Compression::None).await?);
+    let quotient = quotients.divide(Factors { a: -84, b: 2 }).await.map_err(text)?;
+    equal(&quotient.c, &-42)?;
+    let sum = quotients.add(1 << 40, 2).await.map_err(text)?;
+    equal(&*sum, &((1 << 40) + 2))?;
+    // The peer has texts alone, and no exceptions.
+    let status = failed(quotients.divide(Factors { a: 1, b: 0 }).await)?;
+    equal(&(status.message(), DivideByZero::of(&status)), &("divide by zero", None))
 }
 
 /// A channel to a server, and what to ask it.
@@ -157,6 +204,22 @@ impl Case<'_> {
         let builder = Channel::builder(self.url).timeout(PATIENCE).keepalive(Duration::from_millis(20));
         let arith = ArithClient::new(builder.connect().await.map_err(text)?);
         arith.sleep(200).await.map_err(text)?;
+        Ok(())
+    }
+
+    /// What the server sends on its own, at once and after the reply.
+    async fn pushed(&self) -> Result<(), String> {
+        let pushes = Pushes::new();
+        let builder = Channel::builder(self.url).timeout(PATIENCE).pushes(&pushes);
+        let arith = ArithClient::new(builder.connect().await.map_err(text)?);
+        arith.subscribe(5).await.map_err(text)?;
+        for n in 0..5 {
+            let next = tokio::time::timeout(PATIENCE, pushes.next()).await;
+            let push = next.map_err(|_| format!("{n} of 5 messages came"))?;
+            let number = push.metadata.text("number").unwrap_or_default();
+            let told = (push.path.as_str(), number, &push.message[..]);
+            equal(&told, &("News/Flash", &*n.to_string(), format!("breaking {n}").as_bytes()))?;
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod services;
+mod side;
 
 use std::process::ExitCode;
 
@@ -9,6 +10,12 @@ use std::process::ExitCode;
 #[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
 mod proto {
     switchboard::include_proto!("interop.v1");
+}
+
+/// Generated from `thrift/`.
+#[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
+mod quotients {
+    switchboard::include_proto!("interop.quotients");
 }
 
 fn main() -> ExitCode {

@@ -1,14 +1,21 @@
 //! What clients of rpcx find: the methods of the peer's own server, written for Switchboard.
 #![allow(non_snake_case, reason = "the names of arguments are those of Go fields without tags")]
 
-use crate::proto::{EchoServer, Note, NoteView};
+use crate::{
+    proto::{EchoServer, Note, NoteView},
+    quotients::{DivideByZero, Factors, Quotient, Quotients, QuotientsServer},
+    side::{Speaker, Store},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
-use switchboard::{Cx, Result, Server, Status};
+use switchboard::{
+    Cx, Metadata, Push, Result, Server, Status,
+    rpcx::{FileTransfer, StreamService},
+};
 
 /// The names of Go fields that have no tags.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
@@ -43,9 +50,23 @@ pub(crate) trait Arith {
     async fn noted(&self) -> Result<i64>;
     async fn tell(&self, cx: &Cx) -> Result<Said>;
     async fn sleep(&self, ms: u32) -> Result<Empty>;
+    async fn subscribe(&self, cx: &Cx, count: i64) -> Result<Empty>;
+    async fn reverse(&self, data: Vec<u8>) -> Result<Vec<u8>>;
     /// The peer has no such method.
     async fn lost(&self) -> Result<()>;
     async fn mirror(&self, data: Option<Vec<u8>>, text: String) -> Result<Blob>;
+}
+
+/// Another name that the peer has for `Arith/Mul`.
+#[switchboard::service(name = "legacy.Maths")]
+pub(crate) trait Maths {
+    async fn times(&self, A: i64, B: i64) -> Result<Product>;
+}
+
+/// A function of the peer that belongs to no type.
+#[switchboard::service(name = "Functions")]
+pub(crate) trait Functions {
+    async fn twice(&self, A: i64, B: i64) -> Result<Product>;
 }
 
 #[derive(Default)]
@@ -83,6 +104,28 @@ impl Arith for Sums {
         Ok(Empty {})
     }
 
+    async fn subscribe(&self, cx: &Cx, count: i64) -> Result<Empty> {
+        let pusher = cx.pusher()?;
+        let message = |n: i64| {
+            let mut metadata = Metadata::new();
+            metadata.insert("number", n.to_string())?;
+            Ok::<_, Status>(Push::new("News/Flash", format!("breaking {n}")).with_metadata(metadata))
+        };
+        pusher.push(message(0)?)?;
+        tokio::spawn(async move {
+            for n in 1..count {
+                pusher.push(message(n)?)?;
+            }
+            Ok::<_, Status>(())
+        });
+        Ok(Empty {})
+    }
+
+    async fn reverse(&self, mut data: Vec<u8>) -> Result<Vec<u8>> {
+        data.reverse();
+        Ok(data)
+    }
+
     async fn lost(&self) -> Result<()> {
         Ok(())
     }
@@ -105,6 +148,18 @@ impl crate::proto::Echo for Loud {
     }
 }
 
+impl Quotients for Loud {
+    async fn divide(&self, factors: Factors, _: &Cx) -> Result<Quotient> {
+        let zero = || DivideByZero { why: "divide by zero".to_owned() };
+        let c = factors.a.checked_div(factors.b).ok_or_else(zero)?;
+        Ok(Quotient { c })
+    }
+
+    async fn add(&self, a: i64, b: i64, _: &Cx) -> Result<i64> {
+        Ok(a.wrapping_add(b))
+    }
+}
+
 /// Serves until the process is ended, and says where on its first line.
 ///
 /// # Errors
@@ -113,6 +168,9 @@ pub(crate) async fn serve(urls: &[String]) -> Result<()> {
     let mut server = Server::new()
         .add(ArithServer::new(Sums::default()))
         .add(EchoServer::new(Loud))
+        .add(QuotientsServer::new(Loud))
+        .add(FileTransfer::listen("127.0.0.1:0", Store::default()).await?)
+        .add(StreamService::listen("127.0.0.1:0", Speaker).await?)
         .alias("legacy.Maths/Times", "Arith/Mul");
     for url in urls {
         server = server.listen(url.as_str());

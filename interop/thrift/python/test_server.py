@@ -1,5 +1,7 @@
 """The cases of Thrift's cross tests, from our client to servers of the Python library."""
 
+import contextlib
+import json
 import os
 import pathlib
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import unittest
 
 SERVE = pathlib.Path(__file__).with_name("serve.py")
+FILE = pathlib.Path(__file__).parents[1] / "thrift" / "thrift_test.thrift"
 PATIENCE_SECONDS = 120
 
 WAYS = {
@@ -21,25 +24,36 @@ WAYS = {
 }
 
 
+@contextlib.contextmanager
+def server(arguments, options):
+    """The URL of a server that runs until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, str(SERVE), *arguments], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        port = int(process.stdout.readline())
+        yield f"tcp://127.0.0.1:{port}?wire=thrift&{options}"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def run(*command):
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
 class Cases(unittest.TestCase):
     def run_cases(self, serve, options, *more):
-        server = subprocess.Popen(
-            [sys.executable, str(SERVE), *serve], stdout=subprocess.PIPE, text=True
-        )
-        try:
-            port = int(server.stdout.readline())
-            url = f"tcp://127.0.0.1:{port}?wire=thrift&{options}"
-            done = subprocess.run(
-                [os.environ["THRIFT_CLIENT"], url, *more],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=PATIENCE_SECONDS,
-            )
-        finally:
-            server.kill()
-            server.wait()
-            server.stdout.close()
+        with server(serve, options) as url:
+            done = run(os.environ["THRIFT_CLIENT"], url, *more)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"^\d+ cases passed")
 
@@ -53,6 +67,36 @@ class Cases(unittest.TestCase):
             serve, options = WAYS[way]
             with self.subTest(way):
                 self.run_cases([*serve, "multiplexed"], options, "--multiplexed")
+
+    def test_calls_by_hand(self):
+        """`switchboard call` with the .thrift file."""
+        struct = {"string_thing": "\u00e9", "byte_thing": -1, "i32_thing": 70000, "i64_thing": -(2**62)}
+        for way in ["binary, buffered", "compact, framed", "header, compact"]:
+            with self.subTest(way), server(*WAYS[way]) as url:
+
+                def call(method, data, *more):
+                    command = [os.environ["SWITCHBOARD_BIN"], "call", url, f"ThriftTest/{method}", *more]
+                    return run(*command, "--thrift", str(FILE), "--compact", "-d", json.dumps(data))
+
+                for method, value in [
+                    ("testString", "Ada"),
+                    ("testBinary", "AP8="),
+                    ("testDouble", "NaN"),
+                    ("testStruct", struct),
+                    ("testMap", {"1": -2}),
+                    ("testSet", [5]),
+                    ("testEnum", "FIVE"),
+                ]:
+                    done = call(method, {"thing": value})
+                    self.assertEqual(done.returncode, 0, done.stdout)
+                    self.assertEqual(json.loads(done.stdout), value, method)
+                self.assertEqual(call("testVoid", {}).stdout, "null\n")
+                self.assertEqual(call("testOneway", {"secondsToSleep": 0}).stdout, "")
+                thrown = call("testException", {"arg": "Xception"})
+                self.assertNotEqual(thrown.returncode, 0)
+                self.assertIn('{"errorCode":1001,"message":"Xception"}', thrown.stdout)
+                unknown = call("testException", {"arg": "TException"})
+                self.assertNotEqual(unknown.returncode, 0, unknown.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-//! baidu_std between our programs and those of `interop/baidu/java`.
+//! baidu_std between our programs and those of `interop/baidu/java`, and its streams with those of
+//! `interop/baidu/python`.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,21 @@ pub(super) fn check(run: &Run<'_>, java: &Path) -> Result<(), Failure> {
     let client = built_of(run, "interop-baidu", "baidu-client")?;
     let server = Server::start(&mut program(java, "peer.Server"))?;
     process::run_within(LIMIT, Command::new(client).arg(format!("127.0.0.1:{}", server.port)))
+}
+
+/// Runs the cases of both clients of streams; the Python programs need nothing but Python.
+pub(super) fn check_streams(run: &Run<'_>) -> Result<(), Failure> {
+    let python = |role: &str| {
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(run.workspace.root.join("interop/baidu/python/streams.py")).arg(role);
+        command
+    };
+    let server = Server::start(&mut Command::new(built_of(run, "interop-baidu", "baidu-server")?))?;
+    process::run_within(LIMIT, python("client").arg(&server.port))?;
+    drop(server);
+    let client = built_of(run, "interop-baidu", "baidu-client")?;
+    let server = Server::start(&mut python("server"))?;
+    process::run_within(LIMIT, Command::new(client).args([&format!("127.0.0.1:{}", server.port), "streams"]))
 }
 
 fn program(java: &Path, name: &str) -> Command {

@@ -1,6 +1,7 @@
 //! rpcx in both directions, over each network that it has in common with us.
 
 use super::{CASE_LIMIT, built_of};
+use crate::interop::server_command;
 use crate::process::{self, Failure, Server};
 use crate::steps::Run;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,14 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     let own = built_of(run, "interop-rpcx", "interop-rpcx")?;
     let (ours, theirs) = (Socket::new("ours"), Socket::new("theirs"));
 
+    let certificate = Folder::new()?;
+    let secure = |program: &Path| {
+        let mut command = Command::new(program);
+        command.env("RPCX_PEER_TLS", &certificate.0);
+        command
+    };
+    process::run(Command::new(peer).arg("certificate").arg(&certificate.0))?;
+
     let server =
         Server::start(Command::new(&own).args(["serve", "tcp://127.0.0.1:0", &ours.named("unix:")]))?;
     let networks = ["tcp", "http", "ws"].map(|network| format!("{network}@127.0.0.1:{}", server.port));
@@ -19,14 +28,69 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     process::run_within(CASE_LIMIT, &mut command)?;
     drop(server);
 
+    let folder = certificate.0.display();
+    let tls = format!("tls://127.0.0.1:0?cert={folder}/cert.pem&key={folder}/key.pem");
+    let server = Server::start(Command::new(&own).args(["serve", &tls]))?;
+    let networks = ["tcp", "http", "wss"].map(|network| format!("tls+{network}@127.0.0.1:{}", server.port));
+    process::run_within(CASE_LIMIT, secure(peer).arg("client").args(networks))?;
+    drop(server);
+
     // The last address is the one whose port is read.
     let addresses = [&theirs.named("unix@"), "tcp@127.0.0.1:0"];
     let server = Server::start(Command::new(peer).arg("server").args(addresses))?;
     let tcp = format!("tcp://127.0.0.1:{}", server.port);
     process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))?;
+    by_hand(run, &tcp)?;
     let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
     let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
-    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))?;
+    let server = Server::start(secure(peer).args(["server", "tls+tcp@127.0.0.1:0"]))?;
+    let tls = format!("tls://127.0.0.1:{}?ca={folder}/cert.pem", server.port);
+    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tls]))
+}
+
+/// A folder of its own, until it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, Failure> {
+        let folder = std::env::temp_dir().join(format!("rpcx-{}-tls", std::process::id()));
+        let failed = |error| Failure::new(format!("{}: {error}", folder.display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is in the system's folder for such files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What people type, to the server at `tcp`.
+fn by_hand(run: &Run<'_>, tcp: &str) -> Result<(), Failure> {
+    let program = server_command(run)?;
+    let proto = run.workspace.root.join("interop/rpcx/proto/echo.proto");
+    let call = |arguments: &[&str]| {
+        let command = &mut Command::new(&program);
+        process::output(command.args(["call", tcp, "--wire", "rpcx", "--compact"]).args(arguments))
+    };
+    let shout = ["interop.v1.Echo/Shout", "--proto", &proto.display().to_string(), "-d", r#"{"text":"hi"}"#];
+    for (arguments, expected) in [
+        (&["Arith/Mul", "--raw", "unary", "-d", r#"{"A":6,"B":7}"#][..], "{\"C\":42}\n"),
+        (&["Arith/Note", "--raw", "unary", "-d", "{}", "--oneway"], ""),
+        (&shout, "{\"text\":\"HI\"}\n"),
+    ] {
+        let answer = call(arguments)?;
+        if answer != expected {
+            return Err(Failure::new(format!("{arguments:?}: {answer:?} and not {expected:?}")));
+        }
+    }
+    match call(&["Arith/Div", "--raw", "unary", "-d", r#"{"A":1,"B":0}"#]) {
+        Err(failure) if failure.to_string().contains("divide by zero") => Ok(()),
+        other => Err(Failure::new(format!("a division by zero: {other:?}"))),
+    }
 }
 
 /// Where a Unix socket is; their paths must be short, hence the system's folder.

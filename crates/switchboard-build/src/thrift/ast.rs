@@ -81,10 +81,14 @@ pub(super) struct Enum {
     pub(super) doc: Option<String>,
 }
 
+/// What a struct is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum StructKind {
+pub enum StructKind {
+    /// A method throws it.
     Exception,
+    /// Any of its fields.
     Struct,
+    /// One of its fields.
     Union,
 }
 

@@ -1,72 +1,32 @@
 //! The front for `.thrift` files: reads them, and generates types and services for every wire.
 //!
-//! Reading order: [`lexer`], [`ast`], [`parser`], [`schema`] (files that include each other), [`types`] (what Rust has
-//! for a type), [`constants`], [`structs`], [`enums`], [`services`], [`package`] (a file of Rust for each namespace).
+//! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other),
+//! [`interface`] (what they declare, for programs); then what generates code: `types` (what Rust has for a type),
+//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace), `emit` (files in and
+//! out).
+#![cfg_attr(
+    not(feature = "codegen"),
+    allow(dead_code, reason = "generated code alone says all that a file does")
+)]
 
 mod ast;
+#[cfg(feature = "codegen")]
 mod constants;
+#[cfg(feature = "codegen")]
+mod emit;
+#[cfg(feature = "codegen")]
 mod enums;
-mod lexer;
+pub mod interface;
+#[cfg(feature = "codegen")]
 mod package;
 mod parser;
 mod schema;
+#[cfg(feature = "codegen")]
 mod services;
+#[cfg(feature = "codegen")]
 mod structs;
+#[cfg(feature = "codegen")]
 mod types;
 
-use crate::{
-    Error,
-    builder::{self, Output},
-};
-use schema::Schema;
-use std::path::{Path, PathBuf};
-
-/// Reads `.thrift` files: what to read and where to write. See the [crate](crate#thrift) for what comes out.
-#[derive(Clone, Debug, Default)]
-#[must_use = "nothing is generated before .emit()"]
-pub struct Thrift {
-    files: Vec<PathBuf>,
-    includes: Vec<PathBuf>,
-    out_dir: Option<PathBuf>,
-}
-
-impl Thrift {
-    /// Adds a `.thrift` file, relative to the directory of the crate.
-    pub fn thrift(mut self, file: impl AsRef<Path>) -> Self {
-        self.files.push(file.as_ref().to_owned());
-        self
-    }
-
-    /// Adds a directory in which included files are looked up, after that of the file which includes them.
-    pub fn include(mut self, directory: impl AsRef<Path>) -> Self {
-        self.includes.push(directory.as_ref().to_owned());
-        self
-    }
-
-    /// Writes into this directory, which is created, instead of Cargo's `OUT_DIR`.
-    pub fn out_dir(mut self, directory: impl AsRef<Path>) -> Self {
-        self.out_dir = Some(directory.as_ref().to_owned());
-        self
-    }
-
-    /// Generates and writes everything, and tells Cargo which files were read.
-    ///
-    /// # Errors
-    /// Files that cannot be read, understood or written, and types that Rust cannot have.
-    pub fn emit(self) -> Result<(), Error> {
-        if self.files.is_empty() {
-            return Err(Error::new("nothing to read: add a file with .thrift(…)"));
-        }
-        let output = Output::new(self.out_dir)?;
-        let schema = Schema::read(&self.files, &self.includes)?;
-        for document in &schema.documents {
-            println!("cargo:rerun-if-changed={}", document.path.display());
-        }
-        let packages = package::generate(&schema)?;
-        let files: Vec<_> = packages
-            .into_iter()
-            .map(|(name, code)| builder::Generated { name, code, descriptors: None })
-            .collect();
-        output.write(&files)
-    }
-}
+#[cfg(feature = "codegen")]
+pub use emit::Thrift;

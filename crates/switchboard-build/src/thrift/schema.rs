@@ -30,6 +30,8 @@ pub(super) enum Resolved<'a> {
 
 /// More typedefs than this in a row are a circle.
 const TYPEDEFS_MAX: usize = 64;
+/// Services that extend each other deeper than this go round in a circle.
+const EXTENDS_MAX: usize = 64;
 
 impl Schema {
     /// Reads the files and those that they include.
@@ -68,7 +70,8 @@ impl Schema {
                 own.into_iter().chain(includes.iter().cloned()).map(|folder| folder.join(&include));
             let Some(found) = places.find(|place| place.is_file()) else {
                 return Err(Error::new(format!(
-                    "{name}:{line}: {include} is not there: add its directory with .include(…)"
+                    "{name}:{line}: {include} is not there: add its directory with .include(…), on a command line \
+                     with -I"
                 )));
             };
             let stem = found.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -162,9 +165,35 @@ impl Schema {
     }
 
     /// A service by its name.
-    pub(super) fn service(&self, file: usize, name: &str) -> Option<(usize, &Service)> {
+    fn service(&self, file: usize, name: &str) -> Option<(usize, &Service)> {
         let (at, bare) = self.locate(file, name);
         Some((at, self.documents[at].services.iter().find(|service| service.name == bare)?))
+    }
+
+    /// The service behind those that it extends, each with its file.
+    ///
+    /// # Errors
+    /// Services that nobody defined, or that extend themselves.
+    pub(super) fn extended<'a>(
+        &'a self,
+        file: usize,
+        service: &'a Service,
+    ) -> Result<Vec<(usize, &'a Service)>, Error> {
+        let mut chain = vec![(file, service)];
+        while let Some((at, last)) = chain.last().copied()
+            && let Some(base) = &last.extends
+        {
+            let place = self.place(at, last.line);
+            let base = self.service(at, base);
+            let base =
+                base.ok_or_else(|| Error::new(format!("{place}: {} extends no service", last.name)))?;
+            if chain.len() == EXTENDS_MAX {
+                return Err(Error::new(format!("{place}: {} extends itself", last.name)));
+            }
+            chain.push(base);
+        }
+        chain.reverse();
+        Ok(chain)
     }
 
     /// A constant by its name, and its file.

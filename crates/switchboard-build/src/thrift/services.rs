@@ -29,9 +29,6 @@ struct Method<'a> {
     has_default: bool,
 }
 
-/// Services that extend each other deeper than this go round in a circle.
-const EXTENDS_MAX: usize = 64;
-
 /// Everything of a service.
 pub(super) fn emit(types: &Types<'_>, file: usize, service: &Service) -> Result<TokenStream, Error> {
     let full_name = names::qualified(types.package, &service.name);
@@ -60,20 +57,8 @@ fn methods<'a>(
     owner: &str,
     full_name: &str,
 ) -> Result<Vec<Method<'a>>, Error> {
-    let mut chain = vec![(file, service)];
-    while let Some((at, last)) = chain.last().copied()
-        && let Some(base) = &last.extends
-    {
-        let place = types.schema.place(at, last.line);
-        let base = types.schema.service(at, base);
-        let base = base.ok_or_else(|| Error::new(format!("{place}: {} extends no service", last.name)))?;
-        if chain.len() == EXTENDS_MAX {
-            return Err(Error::new(format!("{place}: {} extends itself", last.name)));
-        }
-        chain.push(base);
-    }
     let mut methods = Vec::<Method<'a>>::new();
-    for (at, part) in chain.into_iter().rev() {
+    for (at, part) in types.schema.extended(file, service)? {
         for function in &part.functions {
             let method = method(types, at, function, owner, full_name)?;
             if let Some(other) = methods.iter().find(|other| other.ident == method.ident) {

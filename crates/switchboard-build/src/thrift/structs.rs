@@ -223,6 +223,13 @@ pub(super) fn structure(
         let (ident, id) = (&plan.ident, Literal::i16_unsuffixed(plan.field.id));
         quote!(#id => input.known(kind, &mut #ident)?,)
     });
+    let sole = match plans {
+        [plan] if !plan.optional && matches!(plan.resolved, Resolved::Struct(..)) => {
+            let id = Literal::i16_unsuffixed(plan.field.id);
+            Some(quote!(const SOLE: ::core::option::Option<i16> = ::core::option::Option::Some(#id);))
+        }
+        _ => None,
+    };
     let reads = plans.iter().map(|plan| plan.read(name));
     let step = if plans.is_empty() {
         quote!(while let ::core::option::Option::Some((kind, _)) = input.field()? {
@@ -250,6 +257,7 @@ pub(super) fn structure(
 
         impl ::switchboard::codegen::thrift::Value for #ident {
             const TYPE: ::switchboard::codegen::thrift::Type = ::switchboard::codegen::thrift::Type::STRUCT;
+            #sole
 
             fn write(&self, out: &mut ::std::vec::Vec<u8>) {
                 #(#writes)*

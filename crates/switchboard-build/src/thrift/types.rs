@@ -4,9 +4,9 @@ use super::{
     ast::{Base, Requiredness, Struct, StructKind},
     schema::{Resolved, Schema},
 };
+pub(super) use crate::names::{constant_ident, field_ident, snake, type_ident};
 use crate::{Error, names};
-use buffa_codegen::idents;
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::TokenStream;
 use quote::quote;
 
 /// Types as the code of one package writes them.
@@ -52,15 +52,7 @@ impl<'a> Types<'a> {
 
     /// The path of something that is defined in `file`.
     pub(super) fn path(&self, file: usize, name: &str) -> TokenStream {
-        let ident = type_ident(name);
-        let package = &self.schema.documents[file].package;
-        if package == self.package {
-            return quote!(#ident);
-        }
-        let up = self.package.split('.').map(|_| quote!(super::));
-        let down =
-            package.split('.').map(|module| idents::rust_path_to_tokens(&idents::escape_mod_ident(module)));
-        quote!(#(#up)* #(#down::)* #ident)
+        names::relative_path(self.package, &self.schema.documents[file].package, name)
     }
 
     /// Whether there is a double in it that has no order.
@@ -154,26 +146,4 @@ fn base_type(base: Base, keyed: bool) -> TokenStream {
         Base::String => quote!(::std::string::String),
         Base::Uuid => quote!(::switchboard::codegen::thrift::Uuid),
     }
-}
-
-/// The name of a type: as it is if it is one for types, else in `UpperCamelCase`.
-pub(super) fn type_ident(name: &str) -> Ident {
-    let name = names::service_name(name);
-    if name == "Self" { Ident::new("Self_", Span::call_site()) } else { Ident::new(&name, Span::call_site()) }
-}
-
-/// The name of a field or argument.
-pub(super) fn field_ident(name: &str) -> Ident {
-    idents::make_field_ident(&snake(name))
-}
-
-/// `userMap` to `user_map`.
-pub(super) fn snake(name: &str) -> String {
-    idents::to_shouty_snake_case(name).to_lowercase()
-}
-
-/// The name of a constant.
-pub(super) fn constant_ident(name: &str) -> Ident {
-    let name = idents::to_shouty_snake_case(name).to_uppercase();
-    Ident::new(&name, Span::call_site())
 }

@@ -2,7 +2,7 @@
 
 use super::{
     chart::{self, Bar, Curve},
-    record::{CHAINED, Record, Side},
+    record::{CHAINED, NATIVE, Record, Side},
     report::{self, Rows},
 };
 use std::fmt::Write;
@@ -97,6 +97,9 @@ fn bars(records: &[Record], value: impl Fn(&Side) -> f64, text: impl Fn(f64) -> 
             if let Some(ratio) = record.chain_ratio.filter(|_| name == CHAINED) {
                 let _ = write!(text, " ({} of no chain)", report::ratio(ratio));
             }
+            if let Some(ratio) = record.native_ratio.filter(|_| name == "switchboard") {
+                let _ = write!(text, " ({} of native)", report::ratio(ratio));
+            }
             let label = if name == "switchboard" { record.label.clone() } else { name.to_owned() };
             bars.push(Bar { label, text, value, class: if floor { "floor".to_owned() } else { class(at) } });
         }
@@ -122,6 +125,9 @@ fn latency(records: &[Record]) -> String {
     }
     if records.iter().any(|record| record.chain.is_some()) {
         let _ = write!(legend, "<span><i class=\"dash\"></i>dashed: {CHAINED}</span>");
+    }
+    if records.iter().any(|record| record.native.is_some()) {
+        let _ = write!(legend, "<span><i class=\"dash\"></i>dashed: {NATIVE}</span>");
     }
     section(title, &chart::curves(title, &curves), &format!("{legend}</p>\n"))
 }

@@ -28,6 +28,7 @@ mod record;
 mod report;
 mod subject;
 mod switchboard;
+mod thrift;
 mod worker;
 
 pub(crate) use options::{BenchArgs, ServerArgs};
@@ -38,7 +39,7 @@ use machine::Machine;
 use measure::Measured;
 use options::{CommonArgs, Kind, Run, What};
 use progress::Progress;
-use record::Record;
+use record::{Beside, Record};
 use std::{
     fs,
     io::Write,
@@ -121,7 +122,7 @@ const SPARE_FILES: u64 = 200;
 /// Measures one run in rounds: Switchboard and what it is compared with in turn, so that what disturbs the machine
 /// disturbs all of them.
 fn measure(run: &Run, common: &CommonArgs, title: &str, machine: &Machine) -> Result<Record, String> {
-    let (mut ours, mut floor, mut chained) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut floor, mut chained, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=common.rounds() {
         let title = format!("{title}, round {round} of {}", common.rounds());
         ours.push(once(run, Subject::Switchboard, common.target.as_deref(), &title)?);
@@ -131,8 +132,12 @@ fn measure(run: &Run, common: &CommonArgs, title: &str, machine: &Machine) -> Re
         if common.chain {
             chained.push(once(run, Subject::Chained, None, &title)?);
         }
+        if common.native {
+            let (run, title) = (run.on_native(), format!("{title}, native wire"));
+            native.push(once(&run, Subject::Switchboard, common.target.as_deref(), &title)?);
+        }
     }
-    Ok(Record::new(run, &ours, &floor, &chained, machine))
+    Ok(Record::new(run, &ours, Beside { floor: &floor, chain: &chained, native: &native }, machine))
 }
 
 /// Measures one round of one subject, against `target` or a server process of its own.

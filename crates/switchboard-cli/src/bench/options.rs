@@ -7,6 +7,7 @@ use super::{
     worker,
 };
 use clap::{Args, Subcommand, ValueEnum, value_parser};
+use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 
 /// `switchboard bench`.
@@ -116,7 +117,10 @@ pub(super) struct CommonArgs {
     /// token, rate, adaptive limit, fair queue, access log. Callers send their token to both.
     #[arg(long, conflicts_with = "target")]
     pub(super) chain: bool,
-    /// Measure this often and take medians [default: 3 with --floor or --chain, 1 without]
+    /// Measure the same calls on the native wire in turn and print the ratio to it.
+    #[arg(long)]
+    pub(super) native: bool,
+    /// Measure this often and take medians [default: 3 with --floor, --chain or --native, 1 without]
     #[arg(long, value_parser = value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// How the calls are written; the server takes all of them on one port.
@@ -157,16 +161,25 @@ pub(super) struct Run {
 }
 
 /// How calls are written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Wire {
+    #[serde(rename = "baidu_std")]
+    #[value(name = "baidu_std")]
+    BaiduStd,
     Connect,
     Grpc,
     GrpcWeb,
     /// JSON-RPC in text messages of a WebSocket.
+    #[serde(rename = "jsonrpc")]
     #[value(name = "jsonrpc")]
     JsonRpc,
     Native,
+    Rpcx,
+    /// In frames and the binary protocol, with messages of a `.thrift` file.
+    Thrift,
     /// The native wire in binary messages of a WebSocket.
+    #[serde(rename = "websocket")]
     #[value(name = "websocket")]
     WebSocket,
 }
@@ -189,11 +202,14 @@ impl Wire {
 
     fn name(self) -> Option<&'static str> {
         match self {
+            Self::BaiduStd => Some("baidu_std"),
             Self::Connect => Some("connect"),
             Self::Grpc => Some("grpc"),
             Self::GrpcWeb => Some("grpc-web"),
             Self::JsonRpc => Some("jsonrpc"),
             Self::Native => None,
+            Self::Rpcx => Some("rpcx"),
+            Self::Thrift => Some("thrift"),
             Self::WebSocket => Some("websocket"),
         }
     }
@@ -224,6 +240,11 @@ impl Call {
 }
 
 impl Run {
+    /// The same calls on the native wire.
+    pub(super) fn on_native(&self) -> Self {
+        Self { wire: Wire::Native, ..self.clone() }
+    }
+
     /// What a person calls this run.
     pub(super) fn label(&self) -> String {
         let bytes = size(self.call.bytes());
@@ -335,7 +356,7 @@ impl TimedArgs {
 
 impl CommonArgs {
     pub(super) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.floor || self.chain { 3 } else { 1 })
+        self.rounds.unwrap_or(if self.floor || self.chain || self.native { 3 } else { 1 })
     }
 }
 
@@ -410,12 +431,14 @@ mod tests {
         assert_eq!(labels("idle"), ["1000 idle connections"]);
         assert_eq!(labels("echo --wire grpc-web"), ["100 callers, 100 B, grpc-web"]);
         assert_eq!(labels("echo --wire jsonrpc"), ["100 callers, 100 B, jsonrpc"]);
+        assert_eq!(labels("echo --wire baidu_std"), ["100 callers, 100 B, baidu_std"]);
     }
 
     #[test]
     fn wires_are_options_of_the_address() {
         assert_eq!(Wire::Native.url("tcp://a:1"), "tcp://a:1");
         assert_eq!(Wire::Grpc.url("tcp://a:1"), "tcp://a:1?wire=grpc");
+        assert_eq!(Wire::Thrift.url("tcp://a:1,b:1"), "tcp://a:1,b:1?wire=thrift");
         assert_eq!(Wire::Connect.url("tcp://a:1?http=1"), "tcp://a:1?http=1&wire=connect");
         for wire in [Wire::JsonRpc, Wire::WebSocket] {
             for address in ["tcp://a:1/p", "http://a:1/p", "ws://a:1/p", "a:1/p"] {
@@ -427,6 +450,7 @@ mod tests {
     #[test]
     fn rounds_default_to_three_with_something_to_compare_with() {
         assert_eq!(parse("echo --chain").unwrap().common().rounds(), 3);
+        assert_eq!(parse("echo --wire rpcx --native").unwrap().common().rounds(), 3);
         assert_eq!(parse("echo").unwrap().common().rounds(), 1);
         assert_eq!(parse("echo --floor").unwrap().common().rounds(), 3);
         assert_eq!(parse("echo --floor --rounds 5").unwrap().common().rounds(), 5);

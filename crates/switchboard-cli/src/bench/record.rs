@@ -10,6 +10,16 @@ use serde::Serialize;
 
 /// What Switchboard is called behind the default chain.
 pub(super) const CHAINED: &str = "behind the chain";
+/// What Switchboard is called on its own wire, beside another.
+pub(super) const NATIVE: &str = "native wire";
+
+/// The rounds of what Switchboard was compared with; those that were not asked for are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beside<'a> {
+    pub(super) floor: &'a [Measured],
+    pub(super) chain: &'a [Measured],
+    pub(super) native: &'a [Measured],
+}
 
 /// One run of the report. Field names are those of the JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +46,9 @@ pub(super) struct Record {
     /// Requests a second behind the default chain over those without it.
     pub(super) chain_ratio: Option<f64>,
     pub(super) chain: Option<Side>,
+    /// Requests a second over those of the same calls on the native wire.
+    pub(super) native_ratio: Option<f64>,
+    pub(super) native: Option<Side>,
     pub(super) machine: Machine,
 }
 
@@ -74,18 +87,12 @@ pub(super) const QUANTILES: [f64; 16] =
     [0.0, 0.25, 0.5, 0.68, 0.8, 0.9, 0.937, 0.96, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999];
 
 impl Record {
-    /// The record of `run` from the rounds of all subjects; those that were not asked for are empty.
-    pub(super) fn new(
-        run: &Run,
-        ours: &[Measured],
-        floor: &[Measured],
-        chain: &[Measured],
-        machine: &Machine,
-    ) -> Self {
+    /// The record of `run` from the rounds of all subjects.
+    pub(super) fn new(run: &Run, ours: &[Measured], beside: Beside<'_>, machine: &Machine) -> Self {
         let bytes = run.call.bytes();
         let ours = Side::new(ours, bytes);
-        let floor = (!floor.is_empty()).then(|| Side::new(floor, bytes));
-        let chain = (!chain.is_empty()).then(|| Side::new(chain, bytes));
+        let side = |rounds: &[Measured]| (!rounds.is_empty()).then(|| Side::new(rounds, bytes));
+        let (floor, chain, native) = (side(beside.floor), side(beside.chain), side(beside.native));
         let (seconds, calls) = match run.shape.until {
             Until::Elapsed(time) => (Some(time.as_secs_f64()), None),
             Until::Calls(calls) => (None, Some(calls)),
@@ -101,9 +108,11 @@ impl Record {
             rate: run.shape.rate,
             floor_ratio: floor.as_ref().and_then(|floor| ours.ratio(floor)),
             chain_ratio: chain.as_ref().and_then(|chain| chain.ratio(&ours)),
+            native_ratio: native.as_ref().and_then(|native| ours.ratio(native)),
             ours,
             floor,
             chain,
+            native,
             machine: machine.clone(),
         }
     }
@@ -112,7 +121,8 @@ impl Record {
     pub(super) fn sides(&self) -> impl Iterator<Item = (&'static str, &Side)> {
         let floor = self.floor.as_ref().map(|floor| ("floor", floor));
         let chain = self.chain.as_ref().map(|chain| (CHAINED, chain));
-        [("switchboard", &self.ours)].into_iter().chain(floor).chain(chain)
+        let native = self.native.as_ref().map(|native| (NATIVE, native));
+        [("switchboard", &self.ours)].into_iter().chain(floor).chain(chain).chain(native)
     }
 }
 
@@ -193,7 +203,7 @@ pub(super) mod tests {
         let ours = [round_of(900, 20), round_of(1000, 30), round_of(5000, 40)];
         let floor =
             if floor { vec![round_of(2000, 10), round_of(1, 15), round_of(3000, 11)] } else { Vec::new() };
-        Record::new(&run, &ours, &floor, &[], &Machine::here())
+        Record::new(&run, &ours, Beside { floor: &floor, ..Beside::default() }, &Machine::here())
     }
 
     #[test]

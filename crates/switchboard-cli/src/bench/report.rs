@@ -53,6 +53,10 @@ pub(super) fn rows(records: &[Record]) -> Rows {
     if chain {
         head.push("of no chain");
     }
+    let native = records.iter().any(|record| record.native.is_some());
+    if native {
+        head.push("of native");
+    }
     let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
     for record in records {
         for (name, side) in record.sides() {
@@ -79,6 +83,9 @@ pub(super) fn rows(records: &[Record]) -> Rows {
             }
             if chain {
                 row.push(record.chain_ratio.filter(|_| name == CHAINED).map_or(String::new(), ratio));
+            }
+            if native {
+                row.push(record.native_ratio.filter(|_| name == "switchboard").map_or(String::new(), ratio));
             }
             rows.push(row);
         }

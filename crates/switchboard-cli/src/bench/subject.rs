@@ -2,7 +2,7 @@
 
 use super::{
     engine, floor::FloorEcho, idle, json_rpc, load::Load, measure::Measured, options::Call, options::Run,
-    options::Wire, process::Server, record::CHAINED, switchboard,
+    options::Wire, process::Server, record::CHAINED, switchboard, thrift,
 };
 use bytes::Bytes;
 use std::sync::{Arc, atomic::AtomicU64};
@@ -53,15 +53,15 @@ impl Subject {
             (Self::Floor, _) => go(&FloorEcho { address: address.to_owned(), payload }, server, run, done),
             (Self::Chained | Self::Switchboard, call) => {
                 let url = run.wire.url(address);
-                match call {
-                    Call::Message if run.wire == Wire::JsonRpc => {
-                        go(&json_rpc::message(&url), server, run, done)
+                match (call, run.wire) {
+                    (Call::Message, Wire::JsonRpc) => go(&json_rpc::message(&url), server, run, done),
+                    (_, Wire::JsonRpc) => go(&json_rpc::echo(&url, payload), server, run, done),
+                    (Call::Message, Wire::Thrift) => go(&thrift::message(&url), server, run, done),
+                    (_, Wire::Thrift) => go(&thrift::echo(&url, payload), server, run, done),
+                    (Call::Message, _) => {
+                        go(&switchboard::message(&url).with_token(run.token), server, run, done)
                     }
-                    Call::Echo(_) | Call::Idle(_) if run.wire == Wire::JsonRpc => {
-                        go(&json_rpc::echo(&url, payload), server, run, done)
-                    }
-                    Call::Message => go(&switchboard::message(&url).with_token(run.token), server, run, done),
-                    Call::Echo(_) | Call::Idle(_) => {
+                    (Call::Echo(_) | Call::Idle(_), _) => {
                         go(&switchboard::echo(&url, payload).with_token(run.token), server, run, done)
                     }
                 }

@@ -9,8 +9,11 @@ use super::{
 use crate::{
     log::{self, Level},
     services::{
-        self, benchmark_message,
-        proto::bench::{BenchClient, BenchmarkMessage, EchoMessage},
+        self, ThriftBench, benchmark_message,
+        proto::{
+            bench::{BenchClient, BenchmarkMessage, EchoMessage},
+            thrift_bench::BenchServer as ThriftBenchServer,
+        },
     },
 };
 use ::switchboard::{
@@ -27,7 +30,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// What callers show to a server behind the chain, which logs one call in so many.
 const TOKEN: &str = "t0ken-of-the-benchmark";
 const LOGGED: u32 = 1000;
@@ -63,6 +66,7 @@ pub(super) async fn start(host: IpAddr) -> Result<Running, String> {
 
 async fn listen(server: Server, host: IpAddr) -> Result<Running, String> {
     server
+        .add(ThriftBenchServer::new(ThriftBench))
         .limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
         .listen(format!("tcp://{}", SocketAddr::new(host, 0)))
         .start()
@@ -92,7 +96,7 @@ pub(super) fn message(address: &str) -> Message {
 }
 
 /// One connection of the current worker.
-async fn connect(address: &str, token: bool) -> Result<BenchClient, String> {
+pub(super) async fn connect(address: &str, token: bool) -> Result<Channel, String> {
     dial(to(address)?.connections(1), token).await
 }
 
@@ -101,7 +105,7 @@ async fn connect(address: &str, token: bool) -> Result<BenchClient, String> {
 /// # Errors
 /// When none of the addresses can be reached.
 pub(super) async fn open(url: &str, connections: usize) -> Result<BenchClient, String> {
-    dial(to(url)?.connections(connections), false).await
+    dial(to(url)?.connections(connections), false).await.map(BenchClient::new)
 }
 
 /// A channel to an address, or to what a registry knows.
@@ -112,10 +116,10 @@ fn to(url: &str) -> Result<ChannelBuilder, String> {
     }
 }
 
-async fn dial(channel: ChannelBuilder, token: bool) -> Result<BenchClient, String> {
+async fn dial(channel: ChannelBuilder, token: bool) -> Result<Channel, String> {
     let channel = if token { channel.token(TOKEN) } else { channel };
     let channel = channel.limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
-    Ok(BenchClient::new(channel.connect().await.map_err(|status| status.to_string())?))
+    channel.connect().await.map_err(|status| status.to_string())
 }
 
 /// Checks that a reply has the payload of its request.
@@ -148,7 +152,7 @@ impl Load for Echo {
     type Caller = EchoCaller;
 
     async fn connect(&self) -> Result<BenchClient, String> {
-        connect(&self.address, self.token).await
+        connect(&self.address, self.token).await.map(BenchClient::new)
     }
 
     fn caller(&self, client: &BenchClient) -> EchoCaller {
@@ -201,7 +205,7 @@ impl Load for Message {
     type Caller = MessageCaller;
 
     async fn connect(&self) -> Result<BenchClient, String> {
-        connect(&self.address, self.token).await
+        connect(&self.address, self.token).await.map(BenchClient::new)
     }
 
     fn caller(&self, client: &BenchClient) -> MessageCaller {

@@ -17,6 +17,10 @@ Examples:
       --wire connect -H 'authorization: Bearer x' --timeout 2s
   switchboard call localhost:8080 demo.v1.Greeter/Greet -d '{\"name\": \"Ada\"}' \\
       --proto demo.proto -I proto
+  switchboard call 'localhost:8972?names=short' --wire rpcx Arith/Mul \\
+      --raw unary -d '{\"A\": 6, \"B\": 7}'
+  switchboard call 'localhost:9090?framed=false' Calculator/add \\
+      --thrift tutorial.thrift -d '{\"num1\": 1, \"num2\": 2}'
 
 Exit codes: 0 when the call ended well, 64 plus the number of the status when
 not (69 for not_found), 2 for mistakes in what was asked, 1 when the output
@@ -40,12 +44,16 @@ pub(crate) struct CallArgs {
     /// takes a stream
     #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
     pub(super) data: Option<String>,
-    /// Protocol of the call [default: grpc, native in a WebSocket, or what the URL says]
+    /// Protocol of the call [default: grpc, native in a WebSocket, thrift with --thrift, or what
+    /// the URL says]
     #[arg(long, value_name = "WIRE", value_enum)]
     pub(super) wire: Option<Wire>,
     /// Metadata to send; values of names that end in -bin are base64. May be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
     pub(super) headers: Vec<(String, Bytes)>,
+    /// Send the request and wait for no reply
+    #[arg(long)]
+    pub(super) oneway: bool,
     /// End all of it after this time, as in 5s or 300ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) timeout: Option<Duration>,
@@ -58,7 +66,7 @@ pub(crate) struct CallArgs {
     /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
     /// method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]
-    #[arg(conflicts_with_all = ["proto", "descriptor_set"])]
+    #[arg(conflicts_with_all = ["sources", "descriptor_set"])]
     pub(super) raw: Option<RawKind>,
 
     /// Certificates to trust, in a PEM file

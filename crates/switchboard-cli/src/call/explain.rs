@@ -67,6 +67,7 @@ fn attempt(attempt: &Attempt) -> Value {
         "sent_ms": attempt.sent.map(ms),
         "ended_ms": attempt.ended.map(ms),
         "failure": failure.map(|status| json!({"code": status.code().name(), "message": status.message()})),
+        "limits": attempt.limits,
     })
 }
 

@@ -1,11 +1,11 @@
 //! Requests: JSON values one after the other, from the command line, a file or standard input.
 
-use super::{failure::Failure, names::instead};
+use super::{failure::Failure, names::instead, thrift::Function};
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
 use serde::Deserialize;
-use serde_json::{Deserializer, de::IoRead, value::RawValue};
+use serde_json::{Deserializer, Value as Json, de::IoRead, value::RawValue};
 use serde_path_to_error::{Path, Segment, Track};
 use std::{
     fs::File,
@@ -77,6 +77,8 @@ impl Input {
 /// What JSON values become.
 #[derive(Debug)]
 pub(super) enum Form {
+    /// The arguments of this method, in Thrift's binary protocol.
+    Arguments(Function),
     /// Messages of this type, in this codec.
     Message(MessageDescriptor, Codec),
     /// Themselves.
@@ -86,6 +88,9 @@ pub(super) enum Form {
 impl Form {
     fn read<R: Read>(&self, json: &mut Deserializer<IoRead<R>>) -> Result<Bytes, String> {
         match self {
+            Form::Arguments(function) => {
+                function.write(&Json::deserialize(json).map_err(|error| error.to_string())?)
+            }
             Form::Message(message, codec) => encode(&read_one(json, message)?, *codec),
             Form::Raw => {
                 let value = Box::<RawValue>::deserialize(json).map_err(|error| error.to_string())?;
@@ -97,6 +102,8 @@ impl Form {
     /// A request that nothing was said about.
     fn empty(&self) -> Bytes {
         match self {
+            // A struct without fields.
+            Form::Arguments(_) => Bytes::from_static(&[0]),
             Form::Message(_, Codec::Json) | Form::Raw => Bytes::from_static(b"{}"),
             Form::Message(..) => Bytes::new(),
         }

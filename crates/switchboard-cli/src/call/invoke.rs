@@ -25,6 +25,8 @@ pub(super) struct Invocation<'a> {
     pub(super) codec: Codec,
     pub(super) metadata: &'a [(String, Bytes)],
     pub(super) timeout: Option<Duration>,
+    /// Nobody waits for a reply.
+    pub(super) oneway: bool,
     /// Somebody wants to know why.
     pub(super) explains: bool,
 }
@@ -41,11 +43,11 @@ pub(super) enum RawKind {
 /// The method of a schema, as channels know it.
 pub(super) fn of_schema(method: &MethodDescriptor) -> Result<&'static ClientMethod, Status> {
     let path = format!("{}/{}", method.parent_service().full_name(), method.name());
-    ClientMethod::intern(&path, kind(method), idempotency(method))
+    ClientMethod::intern(&path, declared_kind(method), idempotency(method))
 }
 
 /// How many messages go either way.
-pub(crate) fn kind(method: &MethodDescriptor) -> Kind {
+pub(crate) fn declared_kind(method: &MethodDescriptor) -> Kind {
     match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => Kind::Unary,
         (false, true) => Kind::ServerStream,
@@ -93,7 +95,12 @@ impl Invocation<'_> {
             // Until something is known of its attempts.
             output.explain(Explain::new(self.channel.explain(method.path, None), Vec::new()));
         }
-        match method.service.methods[usize::from(method.index)].kind {
+        match kind(method) {
+            Kind::Unary if self.oneway => {
+                let request = requests.only(method.path).await?;
+                let call = with_options!(self, self.channel.oneway(method, self.codec, Ok(request)));
+                call.await.map_err(|status| failed(status, output))
+            }
             Kind::Unary => {
                 let request = requests.only(method.path).await?;
                 let sent = Instant::now();
@@ -143,6 +150,11 @@ impl Invocation<'_> {
             }
         }
     }
+}
+
+/// Whether requests or replies are streams.
+pub(super) fn kind(method: &ClientMethod) -> Kind {
+    method.service.methods[usize::from(method.index)].kind
 }
 
 async fn send(mut requests: Requests, sender: Sender<Bytes>) -> Result<(), Failure> {

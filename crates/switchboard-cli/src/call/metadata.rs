@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, Bytes), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'name: value'")?;
     let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
     let value = if name.ends_with("-bin") {
-        let decoded = BASE64.decode(value);
+        let decoded = from_base64(value);
         Bytes::from(decoded.map_err(|error| format!("the value of {name} is not base64: {error}"))?)
     } else {
         Bytes::copy_from_slice(value.as_bytes())
@@ -35,6 +35,11 @@ pub(crate) fn text(name: &str, value: &Bytes) -> String {
 /// Bytes as text.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
+}
+
+/// Text as bytes.
+pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+    BASE64.decode(text)
 }
 
 /// Names with the list of their values.

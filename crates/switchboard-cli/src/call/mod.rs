@@ -14,12 +14,13 @@ mod reflection;
 mod replies;
 mod schema;
 mod target;
+mod thrift;
 mod timings;
 mod tips;
 
 pub(crate) use args::CallArgs;
 pub(crate) use failure::Failure;
-pub(crate) use invoke::{idempotency, kind};
+pub(crate) use invoke::{declared_kind, idempotency};
 pub(crate) use reflection::Reflection;
 pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
 
@@ -31,12 +32,17 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Origin, Runtime, Status};
+use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Kind, Origin, Runtime, Status};
 use target::{Target, Wire};
+use thrift::Definitions;
 use timings::Timings;
+use tokio::runtime::Handle;
 
 /// Connecting takes no longer, whatever the timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A request that nobody answers takes no longer to be sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calls, lists or describes; what is asked for goes to standard output.
 pub(crate) fn run(args: CallArgs) -> ExitCode {
@@ -56,13 +62,18 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
         eprintln!("{}", failure.text());
         failure
     })?;
+    let tasks = Handle::current().metrics().num_alive_tasks();
     let mut command = Command {
         args,
         target,
         deadline: args.timeout.map(|timeout| Instant::now() + timeout),
         timings: Timings::start(),
+        oneway: args.oneway,
     };
     let mut outcome = command.run(&mut output).await;
+    if command.oneway && outcome.is_ok() {
+        outcome = written(tasks).await;
+    }
     command.timings.stop();
     if let Err(Failure::Status(ended)) = &mut outcome {
         tips::add(ended, &command.target).await;
@@ -82,11 +93,27 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     }
 }
 
+/// Waits until connections that nobody holds any more have written what is left, and so ended: no more than the `tasks`
+/// that were there before go on.
+async fn written(tasks: usize) -> Result<(), Failure> {
+    let written = async {
+        while Handle::current().metrics().num_alive_tasks() > tasks {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(WRITE_TIMEOUT, written).await.map_err(|_| {
+        let text = format!("the server has not taken all of the request within {WRITE_TIMEOUT:?}");
+        Status::deadline_exceeded(text).into()
+    })
+}
+
 struct Command<'a> {
     args: &'a CallArgs,
     target: Target,
     deadline: Option<Instant>,
     timings: Timings,
+    /// Nobody waits for a reply.
+    oneway: bool,
 }
 
 impl Command<'_> {
@@ -102,6 +129,9 @@ impl Command<'_> {
     }
 
     async fn list(&mut self, service: Option<&str>) -> Result<(), Failure> {
+        if let Some(definitions) = Definitions::of_files(&self.args.schema)? {
+            return self.print_list(&definitions.list(service)?);
+        }
         let mut schema = self.schema(None).await?;
         let services = match service {
             Some(name) => vec![schema.service(name).await?.full_name().to_owned()],
@@ -126,6 +156,10 @@ impl Command<'_> {
                 lines.push(format!("{name}/{}{signature}", method.name()));
             }
         }
+        self.print_list(&lines)
+    }
+
+    fn print_list(&self, lines: &[String]) -> Result<(), Failure> {
         if self.args.json {
             return print(&format!("{}\n", serde_json::json!(lines)));
         }
@@ -133,6 +167,11 @@ impl Command<'_> {
     }
 
     async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
+        if !self.args.schema.thrift.is_empty() {
+            let text =
+                "`describe` shows schemas of servers and .proto files; of a .thrift file there is `list`";
+            return Err(Failure::Asked(text.into()));
+        }
         let mut schema = self.schema(None).await?;
         let names = match name {
             Some(name) => vec![name.to_owned()],
@@ -156,6 +195,9 @@ impl Command<'_> {
 
     async fn call(&mut self, output: &mut Output) -> Result<(), Failure> {
         let (service, name) = names::split_method(&self.args.verb).map_err(Failure::Asked)?;
+        if self.target.wire == Wire::Thrift {
+            return self.call_function(output).await;
+        }
         if let Some(kind) = self.args.raw {
             let method = invoke::of_name(&format!("{service}/{name}"), kind)
                 .map_err(|status| Failure::Asked(status.message().to_owned()))?;
@@ -191,6 +233,10 @@ impl Command<'_> {
         }
         let input = Input::new(self.args.data.as_deref(), method.is_client_streaming(), takes_fields)?;
         let codec = channel.codec(Codec::Proto);
+        if !matches!(codec, Codec::Json | Codec::Proto) {
+            let text = format!("codec={codec} in the URL: messages are written here as proto or json");
+            return Err(Failure::Asked(text));
+        }
         let requests = input.read(Form::Message(method.input(), codec));
         let replies = Replies::new(schema, method.output(), codec);
         self.invoke(&channel, invoke::of_schema(&method)?, codec, requests, replies, output).await
@@ -205,10 +251,20 @@ impl Command<'_> {
         mut replies: Replies,
         output: &mut Output,
     ) -> Result<(), Failure> {
+        if invoke::kind(method) != Kind::Unary && (self.target.wire.is_foreign() || self.oneway) {
+            let (path, wire) = (method.path, self.target.wire.name());
+            return Err(Failure::Asked(match self.oneway {
+                true => format!("{path} has a stream: --oneway is for one request"),
+                false => format!(
+                    "{path} has a stream, which {wire} does not carry: call it with --wire grpc, connect or native"
+                ),
+            }));
+        }
         let invocation = Invocation {
             channel,
             method,
             codec,
+            oneway: self.oneway,
             metadata: &self.args.headers,
             explains: self.args.explain,
             timeout: self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
@@ -232,7 +288,7 @@ impl Command<'_> {
         }
         let channel = match (channel, self.target.wire) {
             // Reflection is a service of gRPC; one that has both wires has it on one port.
-            (_, Wire::JsonRpc | Wire::Native) => self.connect(Wire::Grpc).await?,
+            (_, wire) if !wire.carries_reflection() => self.connect(Wire::Grpc).await?,
             (Some(channel), _) => channel.clone(),
             (None, wire) => self.connect(wire).await?,
         };

@@ -9,6 +9,13 @@ pub(super) fn split_method(text: &str) -> Result<(&str, &str), String> {
         .ok_or_else(|| format!("{text:?} is no method: expected pkg.Service/Method, `list` or `describe`"))
 }
 
+/// The only one of these that ends in `.name`: a package may be left out where that is enough.
+pub(super) fn only_with_suffix<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    let is_meant = |full: &&str| full.strip_suffix(name).is_some_and(|package| package.ends_with('.'));
+    let mut same = known.into_iter().filter(is_meant);
+    same.next().filter(|_| same.next().is_none())
+}
+
 /// `; did you mean X?`, or what there is when nothing is near.
 pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
@@ -59,6 +66,16 @@ mod tests {
         }
         for text in ["", "Greet", "a.B/", "/C", "a/b/c"] {
             assert!(split_method(text).unwrap_err().contains("expected pkg.Service/Method"), "{text}");
+        }
+    }
+
+    #[test]
+    fn packages_may_be_left_out_of_names_that_are_there_once() {
+        let known = ["a.v1.Greeter", "b.Posts", "a.Posts", "Greeter"];
+        assert_eq!(only_with_suffix(known, "Greeter"), Some("a.v1.Greeter"));
+        assert_eq!(only_with_suffix(known, "v1.Greeter"), Some("a.v1.Greeter"));
+        for name in ["Posts", "osts", "b.Posts"] {
+            assert_eq!(only_with_suffix(known, name), None, "{name}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Types that only an `Any` names are asked for at the server. One that nobody knows is written as its bytes, in
 //! base64, under the name `value`.
 
-use super::{failure::Failure, schema::Schema};
+use super::{failure::Failure, schema::Schema, thrift::Function};
 use bytes::{Bytes, BytesMut};
 use prost::{Message, encoding};
 use prost_reflect::{
@@ -29,33 +29,52 @@ pub(super) enum Reply {
 #[derive(Debug)]
 pub(super) struct Replies {
     schema: Schema,
-    /// Their type, if it is known.
-    message: Option<MessageDescriptor>,
-    codec: Codec,
+    form: Form,
     /// Types that nobody knows.
     opaque: BTreeSet<String>,
 }
 
+/// What their bytes are.
+#[derive(Debug)]
+enum Form {
+    /// A message, in this codec.
+    Message(MessageDescriptor, Codec),
+    /// Any JSON.
+    Raw,
+    /// The result of this method, in Thrift's binary protocol.
+    Result(Function),
+}
+
 impl Replies {
+    /// Replies that are messages.
     pub(super) fn new(schema: Schema, message: MessageDescriptor, codec: Codec) -> Replies {
-        Replies { schema, message: Some(message), codec, opaque: BTreeSet::new() }
+        Replies { schema, form: Form::Message(message, codec), opaque: BTreeSet::new() }
     }
 
     /// Replies that are any JSON.
     pub(super) fn raw() -> Replies {
-        Replies { schema: Schema::empty(), message: None, codec: Codec::Json, opaque: BTreeSet::new() }
+        Replies { schema: Schema::empty(), form: Form::Raw, opaque: BTreeSet::new() }
+    }
+
+    /// Replies of a method of a `.thrift` file.
+    pub(super) fn of_function(function: Function) -> Replies {
+        Replies { schema: Schema::empty(), form: Form::Result(function), opaque: BTreeSet::new() }
     }
 
     /// The message of a reply.
     pub(super) async fn read(&mut self, bytes: Bytes) -> Result<Reply, Failure> {
-        let Some(message) = &self.message else {
-            let read = serde_json::from_slice(&bytes);
-            return Ok(Reply::Raw(
-                read.map_err(|error| Status::internal(format!("the reply is no JSON: {error}")))?,
-            ));
+        let (message, codec) = match &self.form {
+            Form::Message(message, codec) => (message, *codec),
+            Form::Raw => {
+                let read = serde_json::from_slice(&bytes);
+                let read =
+                    read.map_err(|error| Status::internal(format!("the reply is no JSON: {error}")))?;
+                return Ok(Reply::Raw(read));
+            }
+            Form::Result(function) => return Ok(Reply::Raw(function.read(&bytes)?)),
         };
         let name = message.full_name().to_owned();
-        if self.codec == Codec::Json {
+        if codec == Codec::Json {
             let mut json = serde_json::Deserializer::from_slice(&bytes);
             let read = DynamicMessage::deserialize(message.clone(), &mut json);
             let wrong = |error| Status::internal(format!("the reply is no {name} in JSON: {error}"));

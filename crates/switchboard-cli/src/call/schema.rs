@@ -3,7 +3,7 @@
 use super::known::KnownResolver;
 use super::{
     failure::Failure,
-    names::{instead, split_method},
+    names::{instead, only_with_suffix, split_method},
     reflection::{Answer, Question, Reflection},
 };
 use clap::Args;
@@ -26,11 +26,16 @@ const FILES_MAX: usize = 10_000;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SchemaArgs {
     /// Take the schema from a .proto file instead of asking the server. May be repeated
-    #[arg(long, value_name = "FILE", help_heading = "Schema", conflicts_with = "descriptor_set")]
-    proto: Vec<PathBuf>,
-    /// Look for .proto files and their imports here. May be repeated [default: .]
-    #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "proto")]
-    includes: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    #[arg(conflicts_with = "descriptor_set")]
+    pub(super) proto: Vec<PathBuf>,
+    /// Take the schema from a .thrift file, for --wire thrift. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    #[arg(conflicts_with = "descriptor_set")]
+    pub(super) thrift: Vec<PathBuf>,
+    /// Look for .proto or .thrift files and their imports here. May be repeated [default: .]
+    #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]
+    pub(super) includes: Vec<PathBuf>,
     /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema")]
     descriptor_set: Vec<PathBuf>,
@@ -103,9 +108,7 @@ impl Schema {
             return Ok(service);
         }
         let services = self.services().await?;
-        let suffix = format!(".{name}");
-        let mut same = services.iter().filter(|service| service.ends_with(&suffix));
-        if let (Some(full), None) = (same.next(), same.next()) {
+        if let Some(full) = only_with_suffix(services.iter().map(String::as_str), name) {
             self.fetch(full).await?;
             if let Some(service) = self.pool.get_service_by_name(full) {
                 return Ok(service);
@@ -152,10 +155,8 @@ impl Schema {
         if let Some(symbol) = self.known(&name) {
             return Ok(symbol);
         }
-        let suffix = format!(".{name}");
         let names = self.names();
-        let mut same = names.iter().filter(|known| known.ends_with(&suffix));
-        if let (Some(full), None) = (same.next(), same.next())
+        if let Some(full) = only_with_suffix(names.iter().map(String::as_str), &name)
             && let Some(symbol) = self.known(full)
         {
             return Ok(symbol);

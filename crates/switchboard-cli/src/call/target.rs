@@ -7,6 +7,8 @@ use switchboard::Address;
 /// The protocols that a call can take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Wire {
+    #[value(name = "baidu_std")]
+    BaiduStd,
     Connect,
     Grpc,
     GrpcWeb,
@@ -14,28 +16,64 @@ pub(super) enum Wire {
     #[value(name = "jsonrpc")]
     JsonRpc,
     Native,
+    Rpcx,
+    Thrift,
 }
 
 impl Wire {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::GrpcWebText => "grpc-web-text",
             Wire::JsonRpc => "jsonrpc",
             Wire::Native => "native",
+            Wire::Rpcx => "rpcx",
+            Wire::Thrift => "thrift",
         }
+    }
+
+    /// Whether a server that speaks it may well speak nothing else: without streams, and without reflection.
+    pub(super) fn is_foreign(self) -> bool {
+        matches!(self, Wire::BaiduStd | Wire::Rpcx | Wire::Thrift)
+    }
+
+    /// Whether it goes over HTTP.
+    pub(super) fn is_http(self) -> bool {
+        !self.is_foreign() && self != Wire::Native
+    }
+
+    /// Whether it carries the service by which gRPC tells of schemas.
+    pub(super) fn carries_reflection(self) -> bool {
+        self.is_http() && self != Wire::JsonRpc
     }
 
     fn named(name: &str) -> Result<Wire, String> {
         Wire::value_variants().iter().copied().find(|wire| wire.name() == name).ok_or_else(|| {
-            format!(
-                "wire={name} in the URL: expected grpc, grpc-web, grpc-web-text, connect, jsonrpc or native"
-            )
+            let known: Vec<_> = Wire::value_variants().iter().map(|wire| wire.name()).collect();
+            format!("wire={name} in the URL: expected one of {}", known.join(", "))
         })
     }
 }
+
+/// Options that are for the messages and the wire of a call, and not for where it goes.
+const OF_THE_CALL: &[&str] = &[
+    "checksum",
+    "codec",
+    "compression",
+    "deflate",
+    "framed",
+    "get",
+    "http",
+    "multiplexed",
+    "names",
+    "network",
+    "path",
+    "protocol",
+    "zlib",
+];
 
 /// A server and how to call it.
 #[derive(Debug)]
@@ -73,8 +111,15 @@ impl Target {
             let (asked, flag) = (asked.name(), flag.name());
             return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
         }
-        let usual = if is_websocket(&address) { Wire::Native } else { Wire::Grpc };
+        let usual = match args.schema.thrift.is_empty() {
+            false => Wire::Thrift,
+            true if is_websocket(&address) => Wire::Native,
+            true => Wire::Grpc,
+        };
         let wire = args.wire.or(wire).unwrap_or(usual);
+        if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
+            return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
+        }
         match path {
             Some(path) if wire == Wire::JsonRpc => options.push(("path".to_owned(), path)),
             Some(_) => {
@@ -114,7 +159,7 @@ impl Target {
             let left_out: &[&str] = match wire {
                 Wire::Native => &["codec", "get", "http", "path"],
                 // These are for the call, and this is for its schema.
-                wire if wire != self.wire => &["codec", "compression", "deflate", "get", "http", "path"],
+                wire if wire != self.wire => OF_THE_CALL,
                 _ => &[],
             };
             if left_out.contains(&name.as_str()) {
@@ -123,6 +168,11 @@ impl Target {
             url += &format!("&{name}={value}");
         }
         url
+    }
+
+    /// Whether the options say so.
+    pub(super) fn has_option(&self, name: &str, value: &str) -> bool {
+        self.options.iter().any(|(known, set)| known == name && set == value)
     }
 
     /// Host and port, where the transport has them.
@@ -144,7 +194,7 @@ impl Target {
 
     /// Whether calls take HTTP/1.1.
     pub(super) fn is_http1(&self) -> bool {
-        self.options.iter().any(|(name, value)| name == "http" && value == "1")
+        self.has_option("http", "1")
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -230,6 +280,9 @@ mod tests {
             ),
             ("file:a.json", "file:a.json?connections=1&wire=grpc"),
             ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
+            ("a:1?wire=rpcx&names=short", "tcp://a:1?connections=1&wire=rpcx&names=short"),
+            ("a:1?codec=json --wire baidu_std", "tcp://a:1?connections=1&wire=baidu_std&codec=json"),
+            ("a:1?framed=false --thrift a.thrift", "tcp://a:1?connections=1&wire=thrift&framed=false"),
             (
                 "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",
                 "tls://a:1?connections=1&wire=grpc&ca=x.pem&server_name=b&message_bytes_max=8MiB",
@@ -246,6 +299,7 @@ mod tests {
             ("ws://a/x?deflate=true", "tcp://a:80?connections=1&wire=grpc"),
             ("wss://a/x --ca x.pem", "tls://a:443?connections=1&wire=grpc&ca=x.pem"),
             ("http://a/rpc?http=2 --wire jsonrpc", "tcp://a:80?connections=1&wire=grpc"),
+            ("a:1?network=http&names=short --wire rpcx", "tcp://a:1?connections=1&wire=grpc"),
         ] {
             assert_eq!(target(line).unwrap().url(Wire::Grpc), url, "{line}");
         }
@@ -256,9 +310,13 @@ mod tests {
         for (line, why) in [
             ("localhost", "expected HOST:PORT"),
             ("http://a:1/x", "has a path"),
-            ("a:1?wire=soap", "expected grpc, grpc-web, grpc-web-text, connect, jsonrpc or native"),
+            (
+                "a:1?wire=soap",
+                "expected one of baidu_std, connect, grpc, grpc-web, grpc-web-text, jsonrpc, native, rpcx, thrift",
+            ),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
+            ("a:1 --wire rpcx --thrift a.thrift", "--thrift is for the wire thrift, not for rpcx"),
             ("tls://a:1 --ca a&b", "has a &"),
             ("a:1 --ca a.pem", "are for tls://HOST:PORT"),
         ] {

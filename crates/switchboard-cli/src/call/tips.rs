@@ -19,7 +19,20 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Adds a tip if there is one.
 pub(super) async fn add(ended: &mut Ended, target: &Target) {
     if ended.tip.is_none() {
-        ended.tip = tip(ended, target).await;
+        ended.tip = match ended.during {
+            Some(_) if target.wire.is_foreign() => Some(of_missing_schema(target.wire)),
+            _ => tip(ended, target).await,
+        };
+    }
+}
+
+/// Schemas come by gRPC; a server of another framework has none.
+fn of_missing_schema(wire: Wire) -> String {
+    match wire {
+        Wire::Thrift => "give the .thrift file of the service with --thrift FILE".into(),
+        _ => "a server that has no gRPC cannot tell its schema: give it with --proto FILE -I DIR or \
+              --descriptor-set FILE, or send JSON as it is with --raw unary"
+            .into(),
     }
 }
 
@@ -66,7 +79,7 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
     }
     match seen {
         Seen::Tls => Some(format!("the server speaks TLS: call it as {}", address.replacen("tcp://", "tls://", 1))),
-        Seen::Http1 if target.wire == Wire::Native => {
+        Seen::Http1 if !target.wire.is_http() => {
             Some("the server answers in HTTP: try --wire grpc, or --wire connect".into())
         }
         Seen::Http1 if target.is_http1() => None,
@@ -77,7 +90,7 @@ async fn tip(ended: &Ended, target: &Target) -> Option<String> {
         ),
         // A connection that was lost on another wire of HTTP says nothing against that wire.
         Seen::Http2
-            if target.wire == Wire::Native
+            if !target.wire.is_http()
                 || target.wire != Wire::Grpc && status.code() != Code::Unavailable =>
         {
             Some("the server speaks HTTP/2, as gRPC does: try --wire grpc".into())
@@ -106,7 +119,7 @@ enum Seen {
 async fn look(host: &str, port: u16, wire: Wire) -> Option<Seen> {
     let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     let seen = ask(host, port, request.as_bytes()).await?;
-    if seen != Seen::Http1 || wire == Wire::Native {
+    if seen != Seen::Http1 || !wire.is_http() {
         return Some(seen);
     }
     match ask(host, port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await? {

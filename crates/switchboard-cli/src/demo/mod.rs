@@ -8,6 +8,7 @@ mod answers;
 mod foreign;
 mod hints;
 mod jsonrpc;
+mod kiss;
 mod ours;
 mod table;
 mod texts;
@@ -55,8 +56,8 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         let listen = args.listen.as_deref().unwrap_or(default);
         let stop = Stop::install()?;
         let tls = args.tls.settings();
-        let mut server =
-            tls::listen(services::server().add(thrift::service()), listen, tls.as_ref()).listen(MEMORY);
+        let server = kiss::named(services::server().add(thrift::service()));
+        let mut server = tls::listen(server, listen, tls.as_ref()).listen(MEMORY);
         if tls.is_some() {
             // The tour's own, which has no certificate to show and no root to trust.
             server = server.listen("127.0.0.1:0");

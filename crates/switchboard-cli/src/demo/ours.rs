@@ -2,6 +2,7 @@
 
 use super::{
     answers::{self, ALL, KINDS, Method, UNARY},
+    kiss,
     table::Row,
 };
 use crate::services::{
@@ -21,6 +22,8 @@ pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String
         ("native, WebSocket", format!("ws://{address}/"), &ALL[..]),
         ("native, in process", memory.to_owned(), &KINDS[..]),
         ("baidu_std, TCP", format!("tcp://{address}?wire=baidu_std"), &UNARY[..]),
+        ("erpc, TCP", format!("tcp://{address}?wire=erpc"), &UNARY[..]),
+        ("kiss-rpc, TCP", kiss::url(address), &UNARY[..]),
         ("rpcx proto, TCP", format!("tcp://{address}?wire=rpcx"), &UNARY[..]),
         ("rpcx MessagePack, TCP", format!("tcp://{address}?wire=rpcx&codec=msgpack"), &UNARY[..]),
     ] {

@@ -1,7 +1,9 @@
 //! What is known of the services behind: their methods and messages, from files or from the servers themselves.
 
 use super::{ProxyArgs, rules, upstream::Upstream};
-use crate::call::{Failure, Reflection, Schema, idempotency, is_about_the_server, kind, takes_json_alone};
+use crate::call::{
+    Failure, Reflection, Schema, declared_kind, idempotency, is_about_the_server, takes_json_alone,
+};
 use prost_reflect::{MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 use std::{
     collections::HashMap,
@@ -101,7 +103,8 @@ fn said(failure: Failure) -> String {
 /// The service as generated code would have it.
 fn info(service: &ServiceDescriptor, descriptor: &'static [u8]) -> &'static ServiceInfo {
     let methods = service.methods().map(|method| {
-        let known = MethodInfo::new(leaked(method.name()), kind(&method)).idempotency(idempotency(&method));
+        let known =
+            MethodInfo::new(leaked(method.name()), declared_kind(&method)).idempotency(idempotency(&method));
         match descriptor.is_empty() {
             true => known,
             false => known.params(params(&method)).http(rules::of(&method).leak()),

@@ -19,7 +19,7 @@ impl Upstream {
     /// URLs that cannot be used together, and one that is none.
     pub(super) fn new(args: &ProxyArgs) -> Result<Upstream, String> {
         let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone() };
-        upstream.builder("service")?;
+        drop(upstream.builder("service")?);
         Ok(upstream)
     }
 

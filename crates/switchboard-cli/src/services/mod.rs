@@ -4,10 +4,12 @@ mod bench;
 mod greeter;
 mod page;
 mod posts;
+mod thrift_bench;
 
 pub(crate) use bench::{BenchService, benchmark_message};
 pub(crate) use greeter::Hello;
 pub(crate) use posts::{HotPosts, all as all_posts};
+pub(crate) use thrift_bench::{ThriftBench, thrift_benchmark_message};
 
 /// Generated from `proto/` and `thrift/`.
 #[allow(missing_docs, unreachable_pub, reason = "a binary shows none of its items to anybody")]
@@ -23,6 +25,10 @@ pub(crate) mod proto {
     /// Package `thrift.demo`.
     pub(crate) mod thrift {
         switchboard::include_proto!("thrift.demo");
+    }
+    /// Package `thrift.bench`.
+    pub(crate) mod thrift_bench {
+        switchboard::include_proto!("thrift.bench");
     }
 }
 

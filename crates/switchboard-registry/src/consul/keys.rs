@@ -1,10 +1,10 @@
 //! Keys of Consul as rpcx's plug-in writes them: each locked by a session, whose end deletes it.
 
-use super::{ANSWER, SHORT_BYTES_MAX, Shared, WAIT};
+use super::{ANSWER, PAUSE, SHORT_BYTES_MAX, Shared, WAIT};
 use crate::layout::{Layout, RpcxLayout};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use switchboard::{
     Code, Result, Status,
     discover::{Backend, BoxFuture, Feed, Held, Instance},
@@ -22,8 +22,6 @@ pub(super) struct Keys {
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
 /// What the clients of Consul mark locks with.
 const FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
-/// There is nothing to wait at for a folder without keys.
-const EMPTY_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -40,27 +38,30 @@ struct Session {
 }
 
 impl Keys {
-    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<()> {
+    async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
         let folder = self.layout.folder(service);
         let path = in_path(&folder);
-        let bytes_max =
-            feed.instances_max().saturating_mul(feed.instance_bytes_max()).saturating_mul(2).min(256 << 20);
         let mut index = 0_u64;
         loop {
             let path = format!("{path}?recurse=true&index={index}&wait={}s", WAIT.as_secs());
             let Shared { site, headers } = &*self.shared;
-            let limit = WAIT + ANSWER * 2;
+            let (bytes_max, limit) = (feed.answer_bytes_max(), WAIT + ANSWER * 2);
             let ask = Ask { path: &path, headers, bytes_max, limit, ..Ask::default() };
             let answer = match site.call(ask).await {
                 Err(error) if error.code() == Code::NotFound => {
                     feed.publish([]);
                     index = 0;
-                    sleep(EMPTY_FOR).await;
+                    // There is nothing to wait at for a folder without keys.
+                    sleep(PAUSE).await;
                     continue;
                 }
                 answer => answer?,
             };
             let new: u64 = answer.header("x-consul-index").and_then(|new| new.parse().ok()).unwrap_or(0);
+            if new == index {
+                sleep(PAUSE).await;
+                continue;
+            }
             let wrong =
                 |error| Status::unavailable(format!("{} answers what is no list: {error}", site.name()));
             let pairs: Vec<Pair> = serde_json::from_slice(&answer.body).map_err(wrong)?;
@@ -100,11 +101,8 @@ impl Backend for Keys {
         self.shared.site.name()
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
-        Box::pin(async move {
-            let ended = self.follow_on(service, feed).await;
-            ended.err().unwrap_or_else(|| Status::internal("following has no end but an error"))
-        })
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
+        Box::pin(self.follow_on(service, feed))
     }
 
     fn hold<'a>(&'a self, instance: &'a Instance, ttl: Duration) -> BoxFuture<'a, Result<Box<dyn Held>>> {

@@ -1,10 +1,11 @@
 //! The datagrams: a question, what an instance says of itself, and its farewell.
 //!
-//! The instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; PTR, SRV and A or AAAA
-//! beside it are for other browsers. Its label is a fingerprint of service and id, so that two with the same
-//! replace each other.
+//! Of our own, the instance is in the TXT record, as JSON in pieces `0=…`, `1=…` of at most 255 bytes; PTR, SRV and A
+//! or AAAA beside it are for other browsers. Its label is a fingerprint of service and id, so that two with the same
+//! replace each other. What rpcx has in place of that is in [`rpcx`].
 
-use crate::meta;
+use super::rpcx;
+use crate::{layout::Style, meta};
 use hickory_resolver::{
     Name,
     proto::{
@@ -16,34 +17,37 @@ use hickory_resolver::{
         },
     },
 };
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 use switchboard::{Result, Status, discover::Instance};
 
 /// As RFC 6762 has it.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 9000;
 
 /// The type of DNS-SD.
-const TYPE: [&str; 3] = ["_switchboard", "_tcp", "local"];
+const TYPE: &[&str] = &["_switchboard", "_tcp", "local"];
 /// Of a string of TXT.
-const STRING_BYTES_MAX: usize = 255;
+pub(super) const STRING_BYTES_MAX: usize = 255;
 
-/// What a datagram tells of an instance: its label, and when the records end.
+/// What a datagram tells of a label: the instances that it stands for, and when the records end.
 pub(super) enum Told {
     Gone(String),
-    Is(String, Box<Instance>, Duration),
+    Are(String, Vec<Instance>, Duration),
 }
 
 /// Who is there?
-pub(super) fn question() -> Vec<u8> {
+pub(super) fn question(style: Style) -> Vec<u8> {
     let mut message = Message::new();
-    message.add_query(Query::query(type_name(), RecordType::PTR));
+    message.add_query(Query::query(type_name(style), RecordType::PTR));
     message.to_vec().expect("a fixed message")
 }
 
 /// Whether it asks for what we tell.
-pub(super) fn is_question(datagram: &[u8]) -> bool {
+pub(super) fn is_question(style: Style, datagram: &[u8]) -> bool {
     let Ok(message) = Message::from_vec(datagram) else { return false };
-    let kind = type_name();
+    let kind = type_name(style);
     message.message_type() == MessageType::Query
         && message.queries().iter().any(|query| kind.zone_of(query.name()))
 }
@@ -61,17 +65,15 @@ pub(super) fn label(instance: &Instance) -> String {
 ///
 /// # Errors
 /// `InvalidArgument` for one that does not fit.
-pub(super) fn answer(instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
-    let json = instance.encode(super::INSTANCE_BYTES_MAX)?;
+pub(super) fn answer(style: Style, instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
+    let strings = match style {
+        Style::Own => strings(instance)?,
+        Style::Rpcx => vec![rpcx::string(instance)?],
+    };
     let wrong = |error: ProtoError| Status::invalid_argument(format!("mdns: {}: {error}", instance.id));
-    let kind = type_name();
+    let kind = type_name(style);
     let label = label(instance);
     let name = kind.prepend_label(label.as_bytes()).map_err(wrong)?;
-    let mut strings = vec![b"txtvers=1".to_vec()];
-    // Room for the number of the piece and the sign behind it.
-    for (at, piece) in json.chunks(STRING_BYTES_MAX - 4).enumerate() {
-        strings.push([format!("{at}=").as_bytes(), piece].concat());
-    }
     let strings = strings.iter().map(Vec::as_slice).collect();
     let mut message = Message::new();
     message.set_message_type(MessageType::Response).set_authoritative(true);
@@ -79,8 +81,13 @@ pub(super) fn answer(instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
     message.add_answer(Record::from_rdata(name.clone(), ttl_seconds, RData::TXT(TXT::from_bytes(strings))));
     // Who has no port has nothing that other browsers could use.
     if let Ok((host, port)) = meta::place(&instance.address) {
-        let target = match host.parse::<IpAddr>() {
-            Ok(address) => {
+        let target = match (host.parse::<IpAddr>(), style) {
+            // Clients of rpcx do not look at it, but want one.
+            (Err(_), Style::Rpcx) => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            (address, _) => address.ok(),
+        };
+        let target = match target {
+            Some(address) => {
                 let target = Name::from_labels([label.as_bytes(), b"local"]).map_err(wrong)?;
                 let data = match address {
                     IpAddr::V4(address) => RData::A(A(address)),
@@ -89,23 +96,39 @@ pub(super) fn answer(instance: &Instance, ttl_seconds: u32) -> Result<Vec<u8>> {
                 message.add_additional(Record::from_rdata(target.clone(), ttl_seconds, data));
                 target
             }
-            Err(_) => Name::from_ascii(&host).map_err(wrong)?,
+            None => Name::from_ascii(&host).map_err(wrong)?,
         };
         message.add_answer(Record::from_rdata(name, ttl_seconds, RData::SRV(SRV::new(0, 0, port, target))));
     }
     message.to_vec().map_err(wrong)
 }
 
+/// The instance in pieces.
+fn strings(instance: &Instance) -> Result<Vec<Vec<u8>>> {
+    let json = instance.encode(super::INSTANCE_BYTES_MAX)?;
+    let mut strings = vec![b"txtvers=1".to_vec()];
+    // Room for the number of the piece and the sign behind it.
+    for (at, piece) in json.chunks(STRING_BYTES_MAX - 4).enumerate() {
+        strings.push([format!("{at}=").as_bytes(), piece].concat());
+    }
+    Ok(strings)
+}
+
 /// What a datagram tells of instances of `service`. What is none of ours is nothing.
-pub(super) fn read_answer(datagram: &[u8], service: &str, bytes_max: usize) -> Vec<Told> {
+pub(super) fn read_answer(style: Style, datagram: &[u8], service: &str, bytes_max: usize) -> Vec<Told> {
     let Ok(message) = Message::from_vec(datagram) else { return Vec::new() };
     if message.message_type() != MessageType::Response {
         return Vec::new();
     }
-    let kind = type_name();
-    let records = message.answers().iter().filter(|record| kind.zone_of(record.name()));
-    let told = records.filter_map(|record| {
+    let kind = type_name(style);
+    // Who answers a question for names has the rest beside its answer.
+    let records = message.answers().iter().chain(message.additionals());
+    let told = records.filter(|record| kind.zone_of(record.name())).filter_map(|record| {
         let RData::TXT(text) = record.data() else { return None };
+        if style == Style::Rpcx {
+            let label = record.name().to_ascii();
+            return rpcx::read(label, text.txt_data(), record.ttl(), service, bytes_max);
+        }
         let mut pieces: Vec<(usize, &[u8])> =
             text.txt_data().iter().filter_map(|string| piece(string)).collect();
         pieces.sort_unstable_by_key(|(at, _)| *at);
@@ -117,7 +140,7 @@ pub(super) fn read_answer(datagram: &[u8], service: &str, bytes_max: usize) -> V
         }
         Some(match record.ttl() {
             0 => Told::Gone(label),
-            ttl => Told::Is(label, Box::new(instance), Duration::from_secs(ttl.min(TTL_MAX).into())),
+            ttl => Told::Are(label, vec![instance], Duration::from_secs(ttl.min(TTL_MAX).into())),
         })
     });
     told.collect()
@@ -133,8 +156,12 @@ fn piece(string: &[u8]) -> Option<(usize, &[u8])> {
     Some((number, &string[at + 1..]))
 }
 
-fn type_name() -> Name {
-    let mut name = Name::from_labels(TYPE.map(str::as_bytes)).expect("a fixed name");
+fn type_name(style: Style) -> Name {
+    let labels = match style {
+        Style::Own => TYPE,
+        Style::Rpcx => rpcx::TYPE,
+    };
+    let mut name = Name::from_labels(labels.iter().map(|label| label.as_bytes())).expect("a fixed name");
     name.set_fqdn(true);
     name
 }
@@ -147,30 +174,37 @@ mod tests {
     fn what_is_said_is_read() {
         let instance =
             Instance::new("a.B", "tcp://[::1]:80").id("tcp://x/\u{1f600}").tag("t", "x".repeat(700));
-        assert!(is_question(&question()));
-        let datagram = answer(&instance, 9).unwrap();
-        assert!(!is_question(&datagram) && datagram.len() < 1472, "{}", datagram.len());
-        let told = read_answer(&datagram, "a.B", 2000);
-        let [Told::Is(name, found, ttl)] = &told[..] else { panic!("it is there") };
-        assert_eq!((name, &**found, ttl.as_secs()), (&label(&instance), &instance, 9));
-        assert!(matches!(&read_answer(&answer(&instance, 0).unwrap(), "a.B", 2000)[..], [Told::Gone(_)]));
+        assert!(is_question(Style::Own, &question(Style::Own)));
+        let datagram = answer(Style::Own, &instance, 9).unwrap();
+        assert!(!is_question(Style::Own, &datagram) && datagram.len() < 1472, "{}", datagram.len());
+        let told = read_answer(Style::Own, &datagram, "a.B", 2000);
+        let [Told::Are(name, found, ttl)] = &told[..] else { panic!("it is there") };
+        assert_eq!((name, &found[..], ttl.as_secs()), (&label(&instance), &[instance.clone()][..], 9));
+        assert!(matches!(
+            &read_answer(Style::Own, &answer(Style::Own, &instance, 0).unwrap(), "a.B", 2000)[..],
+            [Told::Gone(_)]
+        ));
         assert!(
-            read_answer(&datagram, "a.BC", 2000).is_empty() && read_answer(&datagram, "a.B", 100).is_empty()
+            read_answer(Style::Own, &datagram, "a.BC", 2000).is_empty()
+                && read_answer(Style::Own, &datagram, "a.B", 100).is_empty()
         );
         let unix = Instance::new("a.B", "unix:/run/a.sock");
-        assert_eq!(read_answer(&answer(&unix, 1).unwrap(), "a.B", 2000).len(), 1);
+        assert_eq!(read_answer(Style::Own, &answer(Style::Own, &unix, 1).unwrap(), "a.B", 2000).len(), 1);
         let long = Instance::new("a.B", "tcp://h:1").tag("t", "x".repeat(1200));
-        assert!(answer(&long, 1).unwrap_err().message().contains("instance_bytes_max 1100"));
+        assert!(answer(Style::Own, &long, 1).unwrap_err().message().contains("instance_bytes_max 1100"));
     }
 
     #[test]
     fn noise_is_nothing() {
-        let datagram = answer(&Instance::new("a.B", "tcp://10.0.0.1:80"), 9).unwrap();
+        let datagram = answer(Style::Own, &Instance::new("a.B", "tcp://10.0.0.1:80"), 9).unwrap();
         for at in 0..datagram.len() {
-            let _ = (read_answer(&datagram[..at], "a.B", 2000).len(), is_question(&datagram[..at]));
+            let _ = (
+                read_answer(Style::Own, &datagram[..at], "a.B", 2000).len(),
+                is_question(Style::Own, &datagram[..at]),
+            );
             let mut broken = datagram.clone();
             broken[at] ^= 0xff;
-            let _ = (read_answer(&broken, "a.B", 2000).len(), is_question(&broken));
+            let _ = (read_answer(Style::Own, &broken, "a.B", 2000).len(), is_question(Style::Own, &broken));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What this process tells: one task that answers questions for all that it holds.
 
 use super::records;
+use crate::layout::Style;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     collections::BTreeMap,
@@ -17,6 +18,7 @@ use tokio::{net::UdpSocket, task::AbortHandle, time::sleep};
 
 /// A network, and what is held on it.
 pub(super) struct Link {
+    style: Style,
     group: SocketAddrV4,
     interface: Ipv4Addr,
     told: Arc<Mutex<Tales>>,
@@ -35,8 +37,8 @@ struct Speaker {
 const GATHER: Duration = Duration::from_millis(40);
 
 impl Link {
-    pub(super) fn new(group: SocketAddrV4, interface: Ipv4Addr) -> Link {
-        Link { group, interface, told: Arc::default(), speaker: Mutex::default() }
+    pub(super) fn new(style: Style, group: SocketAddrV4, interface: Ipv4Addr) -> Link {
+        Link { style, group, interface, told: Arc::default(), speaker: Mutex::default() }
     }
 
     /// A socket that hears the group. Several processes of a machine may have one.
@@ -66,7 +68,8 @@ impl Link {
             return Ok(speaker.socket.clone());
         }
         let socket = Arc::new(self.open()?);
-        let task = tokio::spawn(answer(socket.clone(), self.group, self.told.clone())).abort_handle();
+        let answering = answer(self.style, socket.clone(), self.group, self.told.clone());
+        let task = tokio::spawn(answering).abort_handle();
         *speaker = Some(Speaker { socket: socket.clone(), task });
         Ok(socket)
     }
@@ -88,11 +91,11 @@ fn lock(told: &Mutex<Tales>) -> MutexGuard<'_, Tales> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(socket: Arc<UdpSocket>, group: SocketAddrV4, told: Arc<Mutex<Tales>>) {
+async fn answer(style: Style, socket: Arc<UdpSocket>, group: SocketAddrV4, told: Arc<Mutex<Tales>>) {
     let mut datagram = vec![0; records::DATAGRAM_BYTES_MAX];
     loop {
         let asked = match socket.recv(&mut datagram).await {
-            Ok(length) => records::is_question(&datagram[..length]),
+            Ok(length) => records::is_question(style, &datagram[..length]),
             // An interface that went, say; what is held says itself again with its renewal.
             Err(_) => {
                 sleep(GATHER).await;
@@ -126,8 +129,8 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(link: Arc<Link>, name: &str, instance: &Instance, ttl: Duration) -> Result<Held> {
         let seconds = ttl.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX)) as u32;
-        let datagram: Arc<[u8]> = records::answer(instance, seconds)?.into();
-        let farewell = records::answer(instance, 0)?;
+        let datagram: Arc<[u8]> = records::answer(link.style, instance, seconds)?.into();
+        let farewell = records::answer(link.style, instance, 0)?;
         let label = records::label(instance);
         let mut told = link.told();
         let number = told.get(&label).map_or(1, |(number, _)| number + 1);

@@ -3,12 +3,17 @@
 
 #[cfg(any(feature = "kubernetes", feature = "nacos"))]
 pub(crate) mod http;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub(crate) mod local;
 pub(crate) mod process;
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "mdns", feature = "redis"))]
 pub(crate) mod rpcx;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
-use switchboard::discover::{Instance, Known, Lease, Options, Registry, State, Watch};
+use switchboard::{
+    Code, Result,
+    discover::{Instance, Known, Lease, Options, Registry, State, Watch},
+};
 use tokio::time::{sleep, timeout};
 
 /// A registry's server, which tests start and stop, and those who are registered there.
@@ -30,14 +35,21 @@ pub(crate) trait Rig {
         let options = options().ttl(self.ttl());
         let registry = self.connect(options);
         let key = (instance.service.clone(), instance.id.clone());
-        let lease = registry.register(instance).await.expect("the registry takes it");
+        // One that is slow for a moment is asked again, as servers do.
+        let lease = loop {
+            match registry.register(instance.clone()).await {
+                Err(slow) if slow.code() == Code::Unavailable => eprintln!("{slow}"),
+                taken => break taken.expect("the registry takes it"),
+            }
+        };
         self.members().insert(key, (registry, lease));
     }
 
     /// It deregisters.
     async fn leave(&mut self, service: &str, id: &str) {
         let (_, lease) = self.members().remove(&key(service, id)).expect("it has joined");
-        lease.end().await.expect("the registry lets it go");
+        // Without an answer in time it ends with its time.
+        slow_at_most(lease.end().await);
     }
 
     /// Its process ends without a word.
@@ -49,11 +61,20 @@ pub(crate) trait Rig {
     /// It says something else of itself.
     async fn change(&mut self, instance: Instance) {
         let (_, lease) = &self.members()[&key(&instance.service, &instance.id)];
-        lease.replace(instance).await.expect("the registry takes it");
+        // Without an answer in time a renewal brings it.
+        slow_at_most(lease.replace(instance).await);
     }
 
     /// Who has joined.
     fn members(&mut self) -> &mut Members;
+}
+
+/// Fails when the registry has refused something, and not when it was slow.
+fn slow_at_most(outcome: Result<()>) {
+    match outcome {
+        Err(slow) if slow.code() == Code::Unavailable => eprintln!("{slow}"),
+        taken => taken.expect("the registry takes it"),
+    }
 }
 
 /// Who has joined: service and id.
@@ -245,7 +266,8 @@ async fn down_and_back(rig: &mut impl Rig) {
     assert_eq!(without.state().known, Known::Nothing);
     assert_eq!(ids(&without), "");
 
-    // Longer than leases last: with or without them in its memory, the registry is back as it was soon.
+    // Longer than leases last, which nobody is there to tell of but the clock: with or without them in its memory, the
+    // registry is back as it was soon.
     sleep(rig.ttl()).await;
     rig.start().await;
     for watch in [&mut watch, &mut from_disk, &mut without.clone()] {

@@ -1,4 +1,4 @@
-//! rpcx's own plug-ins for etcd, in a program of `interop/rpcx-registry`.
+//! rpcx's own plug-ins, in a program of `interop/rpcx-registry`.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 use tokio::{
@@ -7,10 +7,11 @@ use tokio::{
     time::timeout,
 };
 
-/// The program and its etcd.
+/// The program, and the registry that it uses.
 pub(crate) struct Plugins {
     program: PathBuf,
-    etcd: String,
+    kind: &'static str,
+    place: String,
 }
 
 /// A run of it; ended with its owner.
@@ -24,29 +25,24 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 impl Plugins {
     /// The program that `SWITCHBOARD_RPCX_REGISTRY` names, or a line that says how to have it.
-    pub(crate) fn of(etcd: &str) -> Option<Plugins> {
+    pub(crate) fn of(kind: &'static str, place: &str) -> Option<Plugins> {
         let Some(program) = std::env::var_os("SWITCHBOARD_RPCX_REGISTRY") else {
-            let missing =
-                "SKIPPED: SWITCHBOARD_RPCX_REGISTRY is not set: run `cargo xtask test --only registries`";
-            let required =
-                std::env::var_os("SWITCHBOARD_REGISTRIES").is_some_and(|value| value == "required");
-            assert!(!required, "{missing}");
-            eprintln!("{missing}");
+            skip("SWITCHBOARD_RPCX_REGISTRY is not set: run `cargo xtask test --only registries`");
             return None;
         };
-        Some(Plugins { program: program.into(), etcd: etcd.to_owned() })
+        Some(Plugins { program: program.into(), kind, place: place.to_owned() })
     }
 
     /// A server's, which has registered.
     pub(crate) async fn register(&self, base: &str, service: &str, address: &str, meta: &str) -> Plugin {
-        let mut plugin = self.start(&["register", &self.etcd, base, service, address, meta]);
+        let mut plugin = self.start(&["register", self.kind, &self.place, base, service, address, meta]);
         assert_eq!(plugin.line().await, "registered");
         plugin
     }
 
     /// A client's.
     pub(crate) fn discover(&self, base: &str, service: &str) -> Plugin {
-        self.start(&["discover", &self.etcd, base, service])
+        self.start(&["discover", self.kind, &self.place, base, service])
     }
 
     fn start(&self, arguments: &[&str]) -> Plugin {
@@ -56,6 +52,13 @@ impl Plugins {
         let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         Plugin { input: child.stdin.take(), child, output }
     }
+}
+
+/// Says why a test is left out, where none may be missing by failing it.
+pub(crate) fn skip(why: &str) {
+    let required = std::env::var_os("SWITCHBOARD_REGISTRIES").is_some_and(|value| value == "required");
+    assert!(!required, "SKIPPED: {why}");
+    eprintln!("SKIPPED: {why}");
 }
 
 impl Plugin {

@@ -1,18 +1,20 @@
 //! baidu_std as a client speaks it.
 
+mod streams;
+
 use super::{
     PEER_BYTES_MAX, checksum, error, fields,
-    frame::{self, Frame, Framer},
+    frame::{self, Frame, Framer, Payload},
     meta::{Meta, put_nonzero},
-    proto,
+    stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
+    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto, snappy,
+    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
 };
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use std::{io::Read, time::Duration};
+use std::{collections::VecDeque, io::Read, time::Duration};
 
 /// How services are named to the server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,18 +28,29 @@ pub enum Names {
 
 /// The machine of a connection.
 ///
-/// A call's number is its correlation id. There is no word for giving up on a call, and none for asking for a sign of
-/// life.
+/// A call's number is its correlation id, and that of its stream. There is no word for giving up on a call without one,
+/// and none for asking for a sign of life.
 #[derive(Debug)]
 pub struct Client {
     framer: Framer,
     limits: Limits,
     names: Names,
     checksums: bool,
-    /// By number: the fields `service_name` and `method_name` of a request.
-    methods: Vec<Bytes>,
-    /// What comes after the metadata of a reply.
-    next: Option<ClientEvent>,
+    /// By number.
+    methods: Vec<Method>,
+    /// Streams of the calls that have some.
+    streams: streams::Streams,
+    /// What comes after an event that was taken from the same frame.
+    queued: VecDeque<ClientEvent>,
+}
+
+/// A method that has a number.
+#[derive(Clone, Debug, Default)]
+struct Method {
+    /// The fields `service_name` and `method_name` of a request.
+    named: Bytes,
+    /// Its calls open a stream.
+    streams: bool,
 }
 
 impl Client {
@@ -49,7 +62,8 @@ impl Client {
             names: Names::Full,
             checksums: false,
             methods: Vec::new(),
-            next: None,
+            streams: streams::Streams::default(),
+            queued: VecDeque::new(),
         }
     }
 
@@ -75,7 +89,7 @@ impl Client {
         // The number of a call that is not ours, or of none, is no matter: somebody gave up on it.
         let id = u32::try_from(meta.correlation_id).ok();
         let max = self.limits.message_bytes_max;
-        let payload = frame.body - frame.meta;
+        let payload = frame.payload();
         let refused = if meta.response.is_some_and(|response| response.error_code != 0) {
             Some(error::read(bytes, &meta, &self.limits))
         } else if payload > max as usize {
@@ -100,7 +114,7 @@ impl Client {
             }
             Ok(metadata) => metadata,
         };
-        if input.len() < frame::HEADER_LEN + frame.body {
+        if !frame.is_whole(input) {
             frame.make_room(input);
             return Ok(None);
         }
@@ -109,12 +123,11 @@ impl Client {
         let sum = (meta.checksum_type == 1)
             .then(|| (<[u8; 4]>::try_from(meta.checksum_value).ok(), meta.checksum_with_attachment));
         let (item, attachment) = frame.take(attachment, input);
-        if let Some((sum, with_attachment)) = sum {
-            let also: &[u8] = if with_attachment { &attachment } else { &[] };
-            if sum != Some(checksum::value(&[&item, also])) {
-                let status = broken("the checksum of the reply is another one: it was damaged on its way");
-                return Ok(Some(ClientEvent::End { id, end: Err(status) }));
-            }
+        if let Some((sum, with_attachment)) = sum
+            && sum != Some(checksum::value([&item].into_iter().chain(with_attachment.then_some(&attachment))))
+        {
+            let status = broken("the checksum of the reply is another one: it was damaged on its way");
+            return Ok(Some(ClientEvent::End { id, end: Err(status) }));
         }
         let item = match decompressed(compress_type, item, max) {
             Ok(item) => item,
@@ -125,7 +138,7 @@ impl Client {
         if metadata.is_empty() {
             return Ok(Some(reply));
         }
-        self.next = Some(reply);
+        self.queued.push_back(reply);
         Ok(Some(ClientEvent::Head { id, metadata }))
     }
 }
@@ -146,9 +159,15 @@ impl ClientWire for Client {
         proto::put_bytes(&mut named, 2, method.as_bytes());
         let at = usize::from(number);
         if self.methods.len() <= at {
-            self.methods.resize(at + 1, Bytes::new());
+            self.methods.resize(at + 1, Method::default());
         }
-        self.methods[at] = named.freeze();
+        self.methods[at] = Method { named: named.freeze(), streams: false };
+    }
+
+    fn streams(&mut self, number: u16) {
+        if let Some(method) = self.methods.get_mut(usize::from(number)) {
+            method.streams = true;
+        }
     }
 
     #[inline]
@@ -164,12 +183,13 @@ impl ClientWire for Client {
             (Codec::Proto, None | Some(Encoding::Identity)) => (0, 0),
             (codec, encoding) => (content_type(codec)?, compress_type(encoding)?),
         };
-        if open.more {
-            return Err(no_streams(self.name()));
+        let method = self.methods.get(usize::from(open.method));
+        let streams = open.more || method.is_some_and(|method| method.streams);
+        if streams && compress_type != 0 {
+            return Err(Status::unimplemented("a call with a stream is not compressed on baidu_std"));
         }
-        let first = first.cloned().unwrap_or_default();
-        let attachment = metadata.attachment().cloned().unwrap_or_default();
-        let bytes = first.len() + rest.iter().map(Bytes::len).sum::<usize>() + attachment.len();
+        let payload = Payload { first, rest, attachment: metadata.attachment() };
+        let bytes = payload.len();
         if bytes > PEER_BYTES_MAX as usize {
             return Err(Status::resource_exhausted(format!(
                 "a request of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std take"
@@ -181,20 +201,16 @@ impl ClientWire for Client {
                 "request metadata of {metadata_len} bytes is over the limit of {metadata_max} bytes (metadata_bytes_max)"
             )));
         }
-        let mut parts = Vec::with_capacity(2 + rest.len());
-        parts.push(&first);
-        parts.extend(rest);
-        let sum = self.checksums.then(|| {
-            let covered: Vec<&[u8]> = parts.iter().chain(&[&attachment]).map(|part| &part[..]).collect();
-            checksum::value(&covered)
-        });
-        parts.push(&attachment);
-        let named = self.methods.get(usize::from(open.method)).map_or(&[][..], |named| named);
-        frame::put(out, &parts, |meta| {
+        let sum = self.checksums.then(|| checksum::value(payload.message().chain(payload.attachment)));
+        let named = method.map_or(&[][..], |method| &method.named);
+        frame::put(out, None, &payload, |meta| {
             fields::put_request(meta, named, timeout_ms(open.timeout), metadata);
             put_nonzero(meta, 3, compress_type);
             proto::put_number(meta, 4, u64::from(id));
-            put_nonzero(meta, 5, attachment.len() as u64);
+            put_nonzero(meta, 5, payload.attachment.map_or(0, |attachment| attachment.len() as u64));
+            if streams {
+                Settings::of(streams::number(id)).put(meta);
+            }
             put_nonzero(meta, 10, content_type);
             if let Some(sum) = sum {
                 proto::put_number(meta, 11, 1);
@@ -202,7 +218,32 @@ impl ClientWire for Client {
                 proto::put_number(meta, 13, 1);
             }
         });
+        if streams {
+            self.streams.begin(id, open.more);
+        }
         Ok(())
+    }
+
+    fn item(&mut self, id: CallId, item: &Bytes, _compressed: bool, out: &mut Outbox) -> Result<(), Status> {
+        if item.len() > PEER_BYTES_MAX as usize {
+            let bytes = item.len();
+            return Err(Status::resource_exhausted(format!(
+                "a message of {bytes} bytes is over the {PEER_BYTES_MAX} bytes that servers of baidu_std take"
+            )));
+        }
+        self.streams.send(id, item, out)
+    }
+
+    fn half_close(&mut self, id: CallId, out: &mut Outbox) {
+        self.streams.half_close(id, out);
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        self.streams.cancel(id, out);
+    }
+
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+        self.streams.consume(id, bytes, out);
     }
 
     fn calls_max(&self) -> u32 {
@@ -221,36 +262,59 @@ impl ClientWire for Client {
         true
     }
 
+    /// None before the server has said which stream is its end.
+    fn send_window(&self) -> u32 {
+        0
+    }
+
+    fn compresses_streams(&self) -> bool {
+        false
+    }
+
+    fn receive_window(&self, told: u32) -> u32 {
+        told.max(WINDOW)
+    }
+
     #[inline]
     fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
-        if self.next.is_some() {
+        if !self.queued.is_empty() {
             return None;
         }
         let frame = self.framer.next(input).ok().flatten()?;
-        if input.len() < frame::HEADER_LEN + frame.body {
+        if frame.of_stream || !frame.is_whole(input) {
             return None;
         }
         let meta = Meta::read(frame.meta_of(input)).ok()?;
         let usual = meta.response.is_none_or(|response| response.error_code == 0)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
             && !meta.has_user_fields
-            && frame.body - frame.meta <= self.limits.message_bytes_max as usize;
-        let id = u32::try_from(meta.correlation_id).ok().filter(|_| usual)?;
+            && frame.payload() <= self.limits.message_bytes_max as usize;
+        let id = u32::try_from(meta.correlation_id).ok().filter(|id| usual && !self.streams.has(*id))?;
         Some((id, frame.take(0, input).0))
     }
 
-    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
-        if let Some(next) = self.next.take() {
-            return Ok(Some(next));
-        }
-        while let Some(frame) = self.framer.next(input)? {
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        loop {
+            if let Some(next) = self.queued.pop_front() {
+                return Ok(Some(next));
+            }
+            let Some(frame) = self.framer.next(input)? else { return Ok(None) };
             let before = input.len();
-            let event = self.response(frame, input)?;
-            if event.is_some() || input.len() == before {
+            let event = if frame.of_stream {
+                self.stream_frame(frame, input, out)?;
+                None
+            } else if self.streams.are_open() {
+                self.response_of_any(frame, input)?
+            } else {
+                self.response(frame, input)?
+            };
+            if event.is_some() {
                 return Ok(event);
             }
+            if input.len() == before && self.queued.is_empty() {
+                return Ok(None);
+            }
         }
-        Ok(None)
     }
 }
 
@@ -297,7 +361,7 @@ fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes
     let plain = match compress_type {
         0 => return Ok(item),
         _ if item.is_empty() => return Ok(item),
-        1 => unsnap(&item, bytes_max),
+        1 => snappy::decompress(&item, bytes_max),
         2 => inflate(&mut MultiGzDecoder::new(&item[..])),
         3 => inflate(&mut ZlibDecoder::new(&item[..])),
         other => return Err(broken(format!("a reply of compress type {other}, which is not read here"))),
@@ -309,19 +373,6 @@ fn decompressed(compress_type: i32, item: Bytes, bytes_max: u32) -> Result<Bytes
         )));
     }
     Ok(plain.into())
-}
-
-/// The raw format of Snappy, which says first how long it becomes: memory is taken for what it may become.
-fn unsnap(item: &[u8], bytes_max: u32) -> Result<Vec<u8>, String> {
-    let len = snap::raw::decompress_len(item).map_err(|why| why.to_string())?;
-    if len > bytes_max as usize {
-        return Err(format!("it would have {len} bytes, the limit is {bytes_max} (message_bytes_max)"));
-    }
-    // A copy of 3 bytes makes 64 at most.
-    if len > item.len().saturating_mul(22) + 64 {
-        return Err(format!("{} bytes cannot become {len}", item.len()));
-    }
-    snap::raw::Decoder::new().decompress_vec(item).map_err(|why| why.to_string())
 }
 
 /// Whole milliseconds, rounded up; 0 on the wire means no deadline, so an expired one becomes 1.

@@ -19,26 +19,23 @@
 //! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a pause as `grpc-retry-pushback-ms`.
 
 use super::{
-    fields, frame,
+    fields,
+    frame::{self, Payload},
     meta::{Meta, put_user_field},
-    proto::{self, Fields},
+    stream::StreamMeta,
 };
-use crate::{Code, Detail, Limits, Metadata, Origin, Outbox, Retry, Status, base64};
-use bytes::{Bytes, BytesMut};
+use crate::{
+    Code, Limits, Metadata, Origin, Outbox, Retry, Status, base64,
+    foreign::{CODE, DETAILS, PUSHBACK, cut, details, read_details},
+    proto,
+};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// Metadata of a status: the number that brpc's clients get, or got.
 pub(super) const ERROR_CODE: &str = "baidu-error-code";
 pub(super) const ENOSERVICE: i32 = 1001;
 const EREQUEST: i32 = 1003;
-/// Longer texts are cut, in bytes.
-const TEXT_BYTES_MAX: usize = 4 << 10;
-/// Details beyond this are left out, in bytes.
-const DETAILS_BYTES_MAX: usize = 16 << 10;
-const GRPC_STATUS: &str = "grpc-status";
-const DETAILS: &str = "grpc-status-details-bin";
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
-const TYPE_URL: &str = "type.googleapis.com/";
 
 /// The number for a status; never 0.
 pub fn error_code(status: &Status) -> i32 {
@@ -84,16 +81,17 @@ pub(super) fn bad_request(text: impl Into<String>) -> Status {
     Status::invalid_argument(text)
 }
 
-/// Writes the answer of a call that failed: a frame without message and attachment.
-pub(super) fn put(correlation_id: u64, status: &Status, out: &mut Outbox) {
-    frame::put(out, &[], |meta| {
-        let mut response = BytesMut::with_capacity(16 + status.message().len());
-        // As 64 bits, or a negative number would be another one.
-        proto::put_number(&mut response, 1, i64::from(error_code(status)) as u64);
-        proto::put_bytes(&mut response, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
-        proto::put_bytes(meta, 2, &response);
+/// Writes the answer of a call that failed, a frame without message and attachment, inside a frame of a stream if there
+/// is one.
+pub(super) fn put(correlation_id: u64, status: &Status, inside: Option<&StreamMeta>, out: &mut Outbox) {
+    frame::put(out, inside, &Payload::default(), |meta| {
+        proto::put_message(meta, 2, |response| {
+            // As 64 bits, or a negative number would be another one.
+            proto::put_number(response, 1, i64::from(error_code(status)) as u64);
+            proto::put_bytes(response, 2, cut(status.message()).as_bytes());
+        });
         proto::put_number(meta, 4, correlation_id);
-        put_user_field(meta, GRPC_STATUS, status.code().number().to_string().as_bytes());
+        put_user_field(meta, CODE, status.code().number().to_string().as_bytes());
         if let Retry::After(pause) = status.retry() {
             put_user_field(meta, PUSHBACK, pause.as_millis().to_string().as_bytes());
         }
@@ -113,7 +111,7 @@ pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
         Ok(metadata) => metadata,
         Err(refused) => return refused,
     };
-    if let Some(code) = metadata.text(GRPC_STATUS).and_then(|text| text.parse().ok()) {
+    if let Some(code) = metadata.text(CODE).and_then(|text| text.parse().ok()) {
         let code = Code::from_number(code);
         let retry = match status.retry() {
             Retry::No if code == Code::Unavailable => Retry::IfIdempotent,
@@ -134,59 +132,11 @@ pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
             status = status.with_detail(detail.type_name, detail.value);
         }
     }
-    for own in [GRPC_STATUS, PUSHBACK, DETAILS, ERROR_CODE] {
+    for own in [CODE, PUSHBACK, DETAILS, ERROR_CODE] {
         metadata.remove(own);
     }
     status.metadata_mut().extend(metadata);
     status.with_origin(Origin::Peer)
-}
-
-/// The message `google.rpc.Status`, as gRPC sends it; none without details.
-fn details(status: &Status) -> Option<BytesMut> {
-    if status.details().is_empty() {
-        return None;
-    }
-    let mut message = BytesMut::new();
-    proto::put_number(&mut message, 1, u64::from(status.code().number()));
-    proto::put_bytes(&mut message, 2, cut(status.message(), TEXT_BYTES_MAX).as_bytes());
-    for detail in status.details() {
-        if message.len() + detail.value.len() > DETAILS_BYTES_MAX {
-            break;
-        }
-        let mut any = BytesMut::new();
-        proto::put_bytes(&mut any, 1, format!("{TYPE_URL}{}", detail.type_name).as_bytes());
-        proto::put_bytes(&mut any, 2, &detail.value);
-        proto::put_bytes(&mut message, 3, &any);
-    }
-    Some(message)
-}
-
-/// The details in a `google.rpc.Status`; what is malformed ends them.
-fn read_details(block: &Bytes) -> Vec<Detail> {
-    let mut details = Vec::new();
-    let mut message = Fields(block);
-    while let Ok(Some((field, value))) = message.next() {
-        if field != 3 {
-            continue;
-        }
-        let (mut url, mut bytes) = (&b""[..], &b""[..]);
-        let mut any = Fields(value.bytes());
-        while let Ok(Some((field, value))) = any.next() {
-            match field {
-                1 => url = value.bytes(),
-                2 => bytes = value.bytes(),
-                _ => {}
-            }
-        }
-        let url = String::from_utf8_lossy(url);
-        let type_name = url.rsplit_once('/').map_or(&*url, |(_, name)| name).to_owned();
-        details.push(Detail { type_name, value: Bytes::copy_from_slice(bytes) });
-    }
-    details
-}
-
-fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
 }
 
 /// A status for an unknown service, which has a number of its own.

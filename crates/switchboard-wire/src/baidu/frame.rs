@@ -1,8 +1,8 @@
 //! Frames: their header, and what is skipped of those that nobody wants.
 
-use super::{MAGIC, META_BYTES_MAX};
+use super::{MAGIC, META_BYTES_MAX, STREAM_MAGIC, stream::StreamMeta};
 use crate::{Fatal, Input, Outbox};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// Bytes of the header.
 pub(super) const HEADER_LEN: usize = 12;
@@ -19,6 +19,8 @@ pub(super) struct Framer {
 /// The sizes of a frame whose meta is there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Frame {
+    /// It belongs to a stream.
+    pub(super) of_stream: bool,
     /// Everything behind the header.
     pub(super) body: usize,
     pub(super) meta: usize,
@@ -37,10 +39,13 @@ impl Framer {
             self.skip -= skipped;
         }
         let Some(header) = input.rest().first_chunk::<HEADER_LEN>() else {
-            let known = input.len().min(MAGIC.len());
-            return if input.rest()[..known] == MAGIC[..known] { Ok(None) } else { Err(no_frame(input)) };
+            let rest = input.rest();
+            let known = rest.len().min(MAGIC.len());
+            let begins = [MAGIC, STREAM_MAGIC].iter().any(|magic| magic[..known] == rest[..known]);
+            return if begins { Ok(None) } else { Err(no_frame(input)) };
         };
-        if header[..4] != MAGIC {
+        let of_stream = header[..4] == STREAM_MAGIC;
+        if !of_stream && header[..4] != MAGIC {
             return Err(no_frame(input));
         }
         let body = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
@@ -51,7 +56,7 @@ impl Framer {
             )));
         }
         let (body, meta) = (body as usize, meta as usize);
-        Ok((input.len() >= HEADER_LEN + meta).then_some(Frame { body, meta }))
+        Ok((input.len() >= HEADER_LEN + meta).then_some(Frame { of_stream, body, meta }))
     }
 
     /// Steps over a frame, also over what has not come yet.
@@ -69,6 +74,18 @@ impl Frame {
         let missing = (HEADER_LEN + self.body).saturating_sub(input.len());
         let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
         input.buffer().reserve(step);
+    }
+
+    /// Whether all of it is there.
+    #[inline]
+    pub(super) fn is_whole(self, input: &Input) -> bool {
+        input.len() >= HEADER_LEN + self.body
+    }
+
+    /// Bytes of what is behind the meta.
+    #[inline]
+    pub(super) fn payload(self) -> usize {
+        self.body - self.meta
     }
 
     /// Its meta.
@@ -93,24 +110,96 @@ impl Frame {
     }
 }
 
-/// Writes a frame: `meta` appends the fields of its meta.
+/// What is behind the meta of a frame: a message in parts, and an attachment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Payload<'a> {
+    pub(super) first: Option<&'a Bytes>,
+    pub(super) rest: &'a [Bytes],
+    pub(super) attachment: Option<&'a Bytes>,
+}
+
+impl<'a> Payload<'a> {
+    /// A message in one piece.
+    #[inline]
+    pub(super) fn one(message: &'a Bytes) -> Payload<'a> {
+        Payload { first: Some(message), ..Payload::default() }
+    }
+
+    /// The parts of the message.
+    #[inline]
+    pub(super) fn message(self) -> impl Iterator<Item = &'a Bytes> {
+        self.first.into_iter().chain(self.rest)
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.message().chain(self.attachment).map(Bytes::len).sum()
+    }
+
+    #[inline]
+    fn put(self, out: &mut Outbox) {
+        self.message().chain(self.attachment).filter(|part| !part.is_empty()).for_each(|part| out.put(part));
+    }
+}
+
+/// Writes a frame, inside a frame of a stream if there is one: `meta` appends the fields of its meta.
 #[inline]
-pub(super) fn put(out: &mut Outbox, parts: &[&Bytes], meta: impl FnOnce(&mut bytes::BytesMut)) {
+pub(super) fn put(
+    out: &mut Outbox,
+    inside: Option<&StreamMeta>,
+    payload: &Payload<'_>,
+    meta: impl FnOnce(&mut BytesMut),
+) {
+    let payload_len = payload.len();
+    let tail = out.tail();
+    tail.reserve(HEADER_LEN + META_USUAL + payload_len.min(PAYLOAD_USUAL));
+    let around = tail.len();
+    if let Some(stream) = inside {
+        put_head(tail, STREAM_MAGIC, |tail| stream.put(tail));
+    }
+    let at = tail.len();
+    let meta_len = put_head(tail, MAGIC, meta);
+    set_body(tail, at, meta_len + payload_len);
+    if inside.is_some() {
+        let body_len = tail.len() - around - HEADER_LEN + payload_len;
+        set_body(tail, around, body_len);
+    }
+    payload.put(out);
+}
+
+/// Writes a frame of a stream.
+pub(super) fn put_stream(out: &mut Outbox, meta: &StreamMeta, payload: &Payload<'_>) {
     let tail = out.tail();
     let at = tail.len();
-    tail.extend_from_slice(&MAGIC);
-    tail.extend_from_slice(&[0; HEADER_LEN - MAGIC.len()]);
+    let meta_len = put_head(tail, STREAM_MAGIC, |tail| meta.put(tail));
+    set_body(tail, at, meta_len + payload.len());
+    payload.put(out);
+}
+
+/// Room for a meta that says nothing unusual, and for a payload that is copied behind it, is made once for all of it.
+const META_USUAL: usize = 128;
+const PAYLOAD_USUAL: usize = 8 << 10;
+
+/// Writes a header, in which the size of the body is still missing, and a meta; its size.
+#[inline]
+fn put_head(tail: &mut BytesMut, magic: [u8; 4], meta: impl FnOnce(&mut BytesMut)) -> usize {
+    let at = tail.len();
+    let mut header = [0; HEADER_LEN];
+    header[..4].copy_from_slice(&magic);
+    tail.extend_from_slice(&header);
     meta(tail);
     let meta_len = tail.len() - at - HEADER_LEN;
-    let body_len = meta_len + parts.iter().map(|part| part.len()).sum::<usize>();
+    tail[at + 8..at + HEADER_LEN].copy_from_slice(&(meta_len as u32).to_be_bytes());
+    meta_len
+}
+
+#[inline]
+fn set_body(tail: &mut BytesMut, at: usize, body_len: usize) {
     tail[at + 4..at + 8].copy_from_slice(&(body_len as u32).to_be_bytes());
-    tail[at + 8..at + 12].copy_from_slice(&(meta_len as u32).to_be_bytes());
-    parts.iter().filter(|part| !part.is_empty()).for_each(|part| out.put(part));
 }
 
 #[cold]
 fn no_frame(input: &Input) -> Fatal {
     let first = &input.rest()[..input.len().min(4)];
-    let hint = if first == b"STRM" { ", a frame of a stream" } else { "" };
-    Fatal(format!("{first:02x?}{hint} where a frame PRPC begins"))
+    Fatal(format!("{first:02x?} where a frame PRPC or STRM begins"))
 }

@@ -1,6 +1,7 @@
 //! `RpcMeta`: what a frame says of its call.
 
-use super::proto::{self, Fields, Malformed};
+use super::stream::Settings;
+use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
 /// The fields of a meta that are of use here; everything else is skipped.
@@ -12,8 +13,8 @@ pub(super) struct Meta<'a> {
     pub(super) correlation_id: u64,
     pub(super) attachment_size: i32,
     pub(super) authentication_data: &'a [u8],
-    /// The call opens a stream.
-    pub(super) opens_stream: bool,
+    /// The stream that the call opens.
+    pub(super) stream: Option<Settings>,
     pub(super) has_user_fields: bool,
     pub(super) content_type: i32,
     pub(super) checksum_type: i32,
@@ -54,7 +55,7 @@ impl<'a> Meta<'a> {
                 4 => meta.correlation_id = value.number(),
                 5 => meta.attachment_size = value.number() as i32,
                 7 => meta.authentication_data = value.bytes(),
-                8 => meta.opens_stream = true,
+                8 => meta.stream = Some(Settings::read(value.bytes())?),
                 9 => meta.has_user_fields = true,
                 10 => meta.content_type = value.number() as i32,
                 11 => meta.checksum_type = value.number() as i32,
@@ -134,10 +135,10 @@ pub(super) fn user_fields(meta: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// Appends a pair of `user_fields`.
 pub(super) fn put_user_field(into: &mut BytesMut, name: &str, text: &[u8]) {
-    let mut pair = BytesMut::with_capacity(8 + name.len() + text.len());
-    proto::put_bytes(&mut pair, 1, name.as_bytes());
-    proto::put_bytes(&mut pair, 2, text);
-    proto::put_bytes(into, 9, &pair);
+    proto::put_message(into, 9, |pair| {
+        proto::put_bytes(pair, 1, name.as_bytes());
+        proto::put_bytes(pair, 2, text);
+    });
 }
 
 /// Appends a field that is no zero.

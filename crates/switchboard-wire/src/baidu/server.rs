@@ -1,15 +1,19 @@
 //! baidu_std as a server speaks it.
 
+mod streams;
+
 use super::{
     NAME_BYTES_MAX, checksum,
     error::{self, bad_request},
     fields,
-    frame::{self, Frame, Framer},
+    frame::{self, Frame, Framer, Payload},
     meta::{Meta, Request, put_nonzero},
-    proto,
+    stream::WINDOW,
 };
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
+    proto,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -17,8 +21,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Names of methods that a connection need not look up again.
 const KNOWN_MAX: usize = 16;
-/// Places of calls that are kept when no call is under way.
-const CALLS_KEPT: usize = 64;
 /// The field `response` of a meta, without an error.
 const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
 
@@ -36,11 +38,11 @@ pub struct Server {
     known: Vec<Known>,
     /// Which of them it used last.
     last: usize,
-    /// By [`CallId`].
-    calls: Vec<Option<Pending>>,
-    free: Vec<CallId>,
+    calls: Places<Pending>,
     /// What the credentials of the connection add to its calls.
     credentials: Metadata,
+    /// Streams of the calls.
+    streams: streams::Streams,
     refusing: bool,
 }
 
@@ -61,11 +63,14 @@ struct Pending {
     checksum: Option<bool>,
     /// What comes before the message.
     head: Option<Box<Metadata>>,
+    /// The stream that its caller opens with it.
+    stream: Option<Box<streams::Opened>>,
 }
 
 /// A request that passed.
 struct Passed {
     method: MethodId,
+    kind: Kind,
     codec: Codec,
     encoding: Encoding,
     timeout: Option<Duration>,
@@ -82,9 +87,9 @@ impl Server {
             encodings: Encodings::NONE,
             known: Vec::new(),
             last: 0,
-            calls: Vec::new(),
-            free: Vec::new(),
+            calls: Places::default(),
             credentials: Metadata::new(),
+            streams: streams::Streams::default(),
             refusing: false,
         }
     }
@@ -103,22 +108,19 @@ impl Server {
             return Err(Status::unavailable("the server is going away").with_retry(Retry::Safe));
         }
         let method = self.method(request)?;
-        let info = self.table.info(method);
-        if info.kind != Kind::Unary {
-            return Err(Status::unimplemented(format!(
-                "{} streams, which is not spoken over baidu_std; native, gRPC and Connect can",
-                self.table.full_name(method)
-            )));
+        let kind = self.table.info(method).kind;
+        if kind != Kind::Unary {
+            self.check_stream(method, meta)?;
         }
         let general = self.limits.message_bytes_max;
         let Some(message_len) = frame.message_len(meta.attachment_size) else {
             return Err(bad_request(format!(
                 "an attachment of {} bytes in a frame with {}",
                 meta.attachment_size,
-                frame.body - frame.meta
+                frame.payload()
             )));
         };
-        let payload = frame.body - frame.meta;
+        let payload = frame.payload();
         if payload > self.table.message_bytes_max(method, general) as usize {
             return Err(self.table.too_large(method, payload as u32, general));
         }
@@ -140,8 +142,9 @@ impl Server {
             })?,
         };
         let timeout = u64::try_from(request.timeout_ms).ok().filter(|timeout| *timeout > 0);
-        let timeout = timeout.map(Duration::from_millis);
-        Ok(Passed { method, codec, encoding, timeout, attachment: meta.attachment_size as usize })
+        // That of a stream is for the response alone, which never waits for long.
+        let timeout = timeout.map(Duration::from_millis).filter(|_| kind == Kind::Unary);
+        Ok(Passed { method, kind, codec, encoding, timeout, attachment: meta.attachment_size as usize })
     }
 
     /// The method that is called.
@@ -198,59 +201,39 @@ impl Server {
         })
     }
 
-    /// A place for a call, from which its answer goes to its caller.
-    #[inline]
-    fn begin(&mut self, pending: Pending) -> CallId {
-        match self.free.pop() {
-            Some(id) => {
-                self.calls[id as usize] = Some(pending);
-                id
-            }
-            None => {
-                self.calls.push(Some(pending));
-                self.calls.len() as CallId - 1
-            }
-        }
-    }
-
     /// Gives a place back: its call is answered.
     #[inline]
     fn finish(&mut self, id: CallId) -> Option<Pending> {
-        let pending = self.calls.get_mut(id as usize)?.take()?;
-        self.free.push(id);
-        if self.free.len() == self.calls.len() && self.calls.len() > CALLS_KEPT {
-            (self.calls, self.free) = (Vec::new(), Vec::new());
+        let pending = self.calls.leave(id)?;
+        if let Some(stream) = &pending.stream {
+            self.streams.forget(stream);
         }
         Some(pending)
     }
 
-    /// Takes the next request.
-    fn open(&mut self, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
-        let Some(frame) = self.framer.next(input)? else { return Ok(None) };
+    /// Takes a request.
+    fn open(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
         let bytes = frame.meta_of(input);
         let meta = Meta::read(bytes).map_err(|_| Fatal("an RpcMeta that cannot be read".into()))?;
         let Some(request) = meta.request else { return Err(Fatal("an RpcMeta without a request".into())) };
         let pending = Pending::of(&meta);
         if !meta.authentication_data.is_empty() {
-            self.credentials = fields::of_credentials(meta.authentication_data);
+            self.credentials = foreign::credentials(meta.authentication_data, fields::AUTHENTICATION_BIN);
         }
         let passed = self.check(frame, &meta, &request);
-        let is_whole = input.len() >= frame::HEADER_LEN + frame.body;
-        if passed.is_ok() && !is_whole {
+        if passed.is_ok() && !frame.is_whole(input) {
             frame.make_room(input);
             return Ok(None);
         }
         let head = passed.and_then(|passed| {
             let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
-            if !self.credentials.is_empty() {
-                fields::add_credentials(&mut metadata, &self.credentials);
-            }
-            let Passed { method, codec, encoding, timeout, attachment } = passed;
-            Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, attachment))
+            foreign::add_credentials(&mut metadata, &self.credentials);
+            let Passed { method, kind, codec, encoding, timeout, attachment } = passed;
+            Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, kind, attachment))
         });
         let sum = (meta.checksum_type == 1).then(|| <[u8; 4]>::try_from(meta.checksum_value).ok());
-        let id = self.begin(pending);
-        let (mut head, attachment) = match head {
+        let id = self.calls.enter(pending);
+        let (mut head, kind, attachment) = match head {
             Ok(head) => head,
             Err(status) => {
                 self.framer.refuse(frame, input);
@@ -258,65 +241,66 @@ impl Server {
             }
         };
         let (first, attachment) = frame.take(attachment, input);
+        let payload = Payload { attachment: Some(&attachment), ..Payload::one(&first) };
         if let Some(sum) = sum
-            && sum != Some(checksum::value(&self.covered(id, &[&first], &attachment)))
+            && sum != self.sum(id, payload)
         {
             let status = bad_request("the checksum of the request is another one: it was damaged on its way");
             return Ok(Some(ServerEvent::Refused { id, status }));
         }
         head.metadata.set_attachment(attachment);
+        if kind != Kind::Unary {
+            return Ok(Some(self.open_stream(id, kind, head, first)));
+        }
         let compressed = head.encoding != Encoding::Identity;
         Ok(Some(ServerEvent::Open { id, head, first: Some(first), compressed, more: false }))
     }
 
-    /// What the checksum of a frame of this call is of.
-    fn covered<'a>(&self, id: CallId, message: &[&'a Bytes], attachment: &'a Bytes) -> Vec<&'a [u8]> {
-        let pending = self.calls.get(id as usize).and_then(Option::as_ref);
-        let also = pending.and_then(|pending| pending.checksum).unwrap_or_default().then_some(attachment);
-        message.iter().copied().chain(also).map(|part| &part[..]).collect()
+    /// The checksum of a frame of this call, if its caller sent one.
+    fn sum(&self, id: CallId, payload: Payload<'_>) -> Option<[u8; 4]> {
+        let with_attachment = self.calls.get(id)?.checksum?;
+        let also = payload.attachment.filter(|_| with_attachment);
+        Some(checksum::value(payload.message().chain(also)))
+    }
+
+    fn pending(&mut self, id: CallId) -> Option<&mut Pending> {
+        self.calls.get_mut(id)
     }
 
     /// Answers a call that succeeded.
     fn succeed(
         &mut self,
         id: CallId,
-        item: &[&Bytes],
+        item: Payload<'_>,
         compressed: bool,
         trailers: Option<&Metadata>,
         out: &mut Outbox,
     ) {
-        let Some(pending) = self.calls.get(id as usize).and_then(Option::as_ref) else { return };
+        let Some(pending) = self.calls.get(id) else { return };
+        if pending.is_streaming() {
+            for item in item.message() {
+                self.send(id, item, out);
+            }
+            return self.close_stream(id, trailers, out);
+        }
         let head = pending.head.as_deref();
         let attachment = trailers.and_then(Metadata::attachment).or(head.and_then(Metadata::attachment));
-        let attachment = attachment.cloned().unwrap_or_default();
-        let sum = pending.checksum.map(|with| (with, checksum::value(&self.covered(id, item, &attachment))));
-        let Some(Pending { correlation_id, compress_type, content_type, head, .. }) = self.finish(id) else {
-            return;
-        };
-        let mut parts = item.to_vec();
-        parts.push(&attachment);
-        frame::put(out, &parts, |meta| {
-            meta.extend_from_slice(&SUCCESS);
-            if compressed {
-                put_nonzero(meta, 3, compress_type as u64);
-            }
-            proto::put_number(meta, 4, correlation_id);
-            put_nonzero(meta, 5, attachment.len() as u64);
-            put_nonzero(meta, 10, content_type as u64);
-            if let Some((with_attachment, sum)) = sum {
-                proto::put_number(meta, 11, 1);
-                proto::put_bytes(meta, 12, &sum);
-                proto::put_number(meta, 13, u64::from(with_attachment));
-            }
-            [head.as_deref(), trailers]
-                .into_iter()
-                .flatten()
-                .for_each(|metadata| fields::put(meta, metadata));
-        });
+        let attachment = attachment.cloned();
+        let payload = Payload { attachment: attachment.as_ref(), ..item };
+        let sum = self.sum(id, payload);
+        if let Some(pending) = self.finish(id) {
+            pending.put(compressed, payload, sum, trailers, out);
+        }
     }
 }
 
 impl Pending {
+    /// Whether its answer says nothing but that it succeeded.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.head.is_none() && self.checksum.is_none() && self.content_type == 0 && self.stream.is_none()
+    }
+
     #[inline]
     fn of(meta: &Meta<'_>) -> Pending {
         Pending {
@@ -325,7 +309,41 @@ impl Pending {
             content_type: meta.content_type,
             checksum: (meta.checksum_type == 1).then_some(meta.checksum_with_attachment),
             head: None,
+            stream: meta.stream.map(|settings| Box::new(streams::Opened::refused(settings))),
         }
+    }
+
+    /// Writes the answer of a call that succeeded.
+    fn put(
+        &self,
+        compressed: bool,
+        payload: Payload<'_>,
+        sum: Option<[u8; 4]>,
+        trailers: Option<&Metadata>,
+        out: &mut Outbox,
+    ) {
+        let inside = self.stream.as_ref().map(|stream| stream.answer());
+        frame::put(out, inside.as_ref(), &payload, |meta| {
+            meta.extend_from_slice(&SUCCESS);
+            if compressed {
+                put_nonzero(meta, 3, self.compress_type as u64);
+            }
+            proto::put_number(meta, 4, self.correlation_id);
+            put_nonzero(meta, 5, payload.attachment.map_or(0, |attachment| attachment.len() as u64));
+            if let Some(settings) = self.stream.as_ref().and_then(|stream| stream.settings()) {
+                settings.put(meta);
+            }
+            put_nonzero(meta, 10, self.content_type as u64);
+            if let Some(sum) = sum {
+                proto::put_number(meta, 11, 1);
+                proto::put_bytes(meta, 12, &sum);
+                proto::put_number(meta, 13, u64::from(self.checksum == Some(true)));
+            }
+            [self.head.as_deref(), trailers]
+                .into_iter()
+                .flatten()
+                .for_each(|metadata| fields::put(meta, metadata));
+        });
     }
 }
 
@@ -348,7 +366,7 @@ impl ServerWire for Server {
     fn next_call(&mut self, input: &mut Input) -> Option<Opened> {
         // What ends the connection is said by `recv`.
         let frame = self.framer.next(input).ok().flatten()?;
-        if input.len() < frame::HEADER_LEN + frame.body || !self.credentials.is_empty() {
+        if frame.of_stream || !frame.is_whole(input) || !self.credentials.is_empty() {
             return None;
         }
         let bytes = frame.meta_of(input);
@@ -356,41 +374,49 @@ impl ServerWire for Server {
         let request = meta.request?;
         let usual = fields::is_plain(&meta, &request)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
-            && meta.authentication_data.is_empty();
+            && meta.authentication_data.is_empty()
+            && meta.stream.is_none()
+            && !self.streams.owe_answer();
         if !usual {
             return None;
         }
         let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
-        let id = self.begin(Pending::of(&meta));
+        let id = self.calls.enter(Pending::of(&meta));
         let (first, _) = frame.take(0, input);
         Some(Opened { id, method, codec, timeout, first })
     }
 
-    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
-        self.open(input)
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        self.answer_owed(out);
+        match self.framer.next(input)? {
+            None => Ok(None),
+            Some(frame) if frame.of_stream => self.stream_frame(frame, input, out),
+            Some(frame) => self.open(frame, input),
+        }
     }
 
     #[inline]
     fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
-        let plain = self.calls.get(id as usize).and_then(Option::as_ref).is_some_and(|pending| {
-            pending.head.is_none() && pending.checksum.is_none() && pending.content_type == 0
-        });
+        let plain = self.calls.get(id).is_some_and(Pending::is_plain);
         if !plain {
-            return self.succeed(id, &[item], false, None, out);
+            return self.succeed(id, Payload::one(item), false, None, out);
         }
         let Some(Pending { correlation_id, .. }) = self.finish(id) else { return };
-        frame::put(out, &[item], |meta| {
+        frame::put(out, None, &Payload::one(item), |meta| {
             meta.extend_from_slice(&SUCCESS);
             proto::put_number(meta, 4, correlation_id);
         });
     }
 
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
-        self.succeed(id, &parts.iter().collect::<Vec<_>>(), false, None, out);
+        match self.pending(id).is_some_and(|pending| pending.is_streaming()) {
+            true => self.reply(id, &parts.concat().into(), out),
+            false => self.succeed(id, Payload { rest: parts, ..Payload::default() }, false, None, out),
+        }
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+        if let Some(pending) = self.calls.get_mut(id) {
             pending.head = Some(Box::new(metadata.clone()));
         }
     }
@@ -403,22 +429,41 @@ impl ServerWire for Server {
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
-        self.succeed(id, &[item], compressed, Some(trailers), out);
+        self.succeed(id, Payload::one(item), compressed, Some(trailers), out);
+    }
+
+    fn item(&mut self, id: CallId, item: &Bytes, _compressed: bool, out: &mut Outbox) {
+        self.send(id, item, out);
     }
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(trailers) => self.succeed(id, &[], false, Some(trailers), out),
+            Ok(trailers) => self.succeed(id, Payload::default(), false, Some(trailers), out),
             Err(status) => {
                 if let Some(pending) = self.finish(id) {
-                    error::put(pending.correlation_id, status, out);
+                    let inside = pending.stream.as_ref().map(|stream| stream.failure());
+                    error::put(pending.correlation_id, status, inside.as_ref(), out);
                 }
             }
+        }
+    }
+
+    fn credit(&mut self, id: CallId, bytes: u32, out: &mut Outbox) {
+        if let Some(stream) = self.pending(id).and_then(|pending| pending.stream.as_mut()) {
+            stream.consume(bytes, out);
         }
     }
 
     /// The number of a refusal makes brpc's clients go elsewhere.
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn send_window(&self) -> u32 {
+        WINDOW
+    }
+
+    fn receive_window(&self, told: u32) -> u32 {
+        told.max(WINDOW)
     }
 }

@@ -1,8 +1,15 @@
 //! The vectors that were seen on the wire, and what the machines make of everything else.
 
-use super::{Client, Names, Server, checksum, error_code, frame, meta::put_user_field, proto};
+mod streams;
+
+use super::{
+    Client, Names, Server, checksum, error_code,
+    frame::{self, Payload},
+    meta::put_user_field,
+};
 use crate::{
     Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
+    proto,
     wire::{
         ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, Opened, ServerEvent, ServerWire,
     },
@@ -12,7 +19,11 @@ use std::{sync::Arc, time::Duration};
 
 static ECHO: ServiceInfo = ServiceInfo {
     name: "test.Echo",
-    methods: &[MethodInfo::new("Say", Kind::Unary), MethodInfo::new("Count", Kind::ServerStream)],
+    methods: &[
+        MethodInfo::new("Say", Kind::Unary),
+        MethodInfo::new("Count", Kind::ServerStream),
+        MethodInfo::new("Chat", Kind::Bidi),
+    ],
     descriptor: &[],
 };
 
@@ -38,7 +49,7 @@ fn server(limits: Limits) -> Server {
 /// A frame with the request `service/method` and more fields.
 fn request(service: &str, method: &str, message: &[u8], more: impl FnOnce(&mut BytesMut)) -> Vec<u8> {
     let mut out = Outbox::new();
-    frame::put(&mut out, &[&Bytes::copy_from_slice(message)], |meta| {
+    frame::put(&mut out, None, &Payload::one(&Bytes::copy_from_slice(message)), |meta| {
         let mut request = BytesMut::new();
         proto::put_bytes(&mut request, 1, service.as_bytes());
         proto::put_bytes(&mut request, 2, method.as_bytes());
@@ -273,7 +284,7 @@ fn replies_in_another_compression_than_asked_for_are_read() {
     let small = gzip.finish().unwrap();
     let answer = |item: Vec<u8>, number| {
         let mut out = Outbox::new();
-        frame::put(&mut out, &[&item.into()], |meta| {
+        frame::put(&mut out, None, &Payload::one(&item.into()), |meta| {
             proto::put_number(meta, 3, number);
             proto::put_number(meta, 4, 1);
         });
@@ -306,11 +317,11 @@ fn names_are_found_full_and_short() {
         }
     }
     for (service, method, number, text) in [
-        ("test.Echo", "Nope", 1002, "test.Echo has Say, Count"),
-        ("Echo", "Nope", 1002, "test.Echo has Say, Count"),
+        ("test.Echo", "Nope", 1002, "test.Echo has Say, Count, Chat"),
+        ("Echo", "Nope", 1002, "test.Echo has Say, Count, Chat"),
         ("Nope", "Say", 1001, "unknown service Nope"),
         ("a.Nope", "Say", 1001, "unknown service a.Nope"),
-        ("Echo", "Count", 1002, "streams"),
+        ("Echo", "Count", 1002, "open a stream"),
         ("\u{1}", "", 1001, "unknown service"),
     ] {
         let (status, told) = refused(&mut server, &request(service, method, b"x", |_| {}));
@@ -330,8 +341,11 @@ fn names_are_found_full_and_short() {
 #[test]
 fn wrong_frames_are_refused_or_end_the_connection() {
     for (bytes, text) in [
-        (hex("50525044"), "where a frame PRPC begins"),
-        (hex("5354524d 00000000 00000000"), "a frame of a stream"),
+        (hex("50525044"), "where a frame PRPC or STRM begins"),
+        (hex("5354524e"), "where a frame PRPC or STRM begins"),
+        (hex("5354524d 00000000 00000000"), "a StreamFrameMeta that cannot be read"),
+        (hex("5354524d 00000000 00000001"), "an RpcMeta of 1"),
+        (hex("50525043 00000002 00000002 4200"), "cannot be read"),
         (hex("50525043 00000001 00000002"), "an RpcMeta of 2"),
         (hex("50525043 00020000 00010001"), "the limit is 65536"),
         (hex("50525043 00000000 00000000"), "without a request"),
@@ -434,9 +448,10 @@ fn correlation_ids_are_any_64_bits() {
     // A client drops what it did not ask for, and goes on.
     let stray = {
         let mut out = Outbox::new();
-        frame::put(&mut out, &[&Bytes::from_static(b"abc")], |meta| proto::put_number(meta, 4, 1 << 40));
+        let payload = Bytes::from_static(b"abc");
+        frame::put(&mut out, None, &Payload::one(&payload), |meta| proto::put_number(meta, 4, 1 << 40));
         out.take_all()
     };
     assert_eq!(heard(&[&stray[..], &hex(RESPONSE)].concat()).len(), 1);
-    assert_eq!(checksum::value(&[]).len(), 4);
+    assert_eq!(checksum::value([]).len(), 4);
 }

@@ -2,18 +2,19 @@
 
 use super::{
     Choices,
+    feed::{answered, feed, heard},
     machines::{encodings, limits, table},
 };
 use crate::{
     Input, Limits, Metadata, Outbox, Status,
     baidu::{Client, META_BYTES_MAX, Server},
-    wire::{ClientEvent, ClientWire, Codec, Encoding, Head, Open, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Codec, Encoding, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Bytes of a frame that are neither message nor attachment.
-const FRAME_MAX: usize = META_BYTES_MAX as usize + 12;
+/// Bytes of a frame that are neither message nor attachment; in a stream it may hold a whole response.
+const FRAME_MAX: usize = 3 * META_BYTES_MAX as usize + 24;
 
 /// Either machine on bytes of a peer that follows no rule: no panic, the same events and answers whatever the split and
 /// the way, nothing over the limits, and no answer of a server that nobody asked for.
@@ -26,28 +27,39 @@ pub fn baidu_input(data: &[u8]) {
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let encodings = encodings(&mut choices);
     let bytes = frames(&mut choices);
+    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
+    // It is taken at once.
+    let written_max = |_: usize| 0;
     let served = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table()).taking(encodings);
         let mut written = Vec::new();
-        let events = fed(&bytes, steps, &limits, |input, out| {
-            let event = match short.then(|| server.next_call(input)).flatten() {
-                Some(opened) => Some(whole(opened)),
-                None => server.recv(input, out)?,
-            };
+        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = heard(&mut server, short, input, out)?;
             // Every call is answered at once, so its place is that of the next.
             match &event {
-                Some(ServerEvent::Open { id, head, first: Some(first), compressed, .. }) => {
+                Some(ServerEvent::Open { id, head, first: Some(first), compressed, more }) => {
                     let attached = head.metadata.attachment().map_or(0, Bytes::len);
                     assert!(first.len() + attached <= limits.message_bytes_max as usize);
                     assert!(head.metadata.len() <= limits.metadata_entries_max as usize + 1);
                     assert!(
                         encodings.has(head.encoding) && *compressed == (head.encoding != Encoding::Identity)
                     );
-                    server.reply(*id, first, out);
+                    // A call with a stream is answered when it is closed.
+                    if *more { server.item(*id, first, false, out) } else { server.reply(*id, first, out) }
                 }
+                Some(ServerEvent::Open { id, first: None, more: true, .. }) => {
+                    server.item(*id, &Bytes::from_static(b"x"), false, out);
+                }
+                Some(ServerEvent::Item { id, item, .. }) => {
+                    assert!(item.len() <= limits.message_bytes_max as usize);
+                    server.credit(*id, item.len() as u32, out);
+                    server.item(*id, item, false, out);
+                }
+                Some(ServerEvent::HalfClose { id }) => server.end(*id, Ok(&Metadata::new()), out),
                 Some(ServerEvent::Refused { id, status }) => server.end(*id, Err(status), out),
+                Some(ServerEvent::Cancel { .. } | ServerEvent::Credit { .. } | ServerEvent::Handled)
+                | None => {}
                 Some(event) => panic!("{event:?}"),
-                None => {}
             }
             written.extend(out.take_all());
             Ok(event)
@@ -59,59 +71,43 @@ pub fn baidu_input(data: &[u8]) {
     assert_eq!(once, served(&steps, true), "the short way differs");
     let called = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        fed(&bytes, steps, &limits, |input, out| {
-            let event = match short.then(|| client.next_reply(input)).flatten() {
-                Some((id, item)) => Some(ClientEvent::Reply { id, item, compressed: false }),
-                None => client.recv(input, out)?,
-            };
+        let (mut out, mut written) = (Outbox::new(), Vec::new());
+        // Half of the answers are to calls with streams.
+        client.method(0, "calc.Calc/Sum", None, &mut out);
+        let metadata = Metadata::new();
+        for id in 0..64 {
+            client.open(id, open(&metadata, true), None, &mut out).expect("a call within the limits");
+        }
+        let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
+            let event = answered(&mut client, short, input, out);
+            written.extend(out.take_all());
+            let event = event?;
             if let Some(ClientEvent::Reply { item, .. }) = &event {
                 assert!(item.len() <= limits.message_bytes_max as usize, "a reply of {} bytes", item.len());
             }
-            assert!(out.is_empty(), "a client answers nothing");
             Ok(event)
-        })
+        });
+        (events, written)
     };
     let once = called(&[], false);
     assert_eq!(once, called(&steps, false));
     assert_eq!(once, called(&steps, true), "the short way differs");
 }
 
-fn whole(opened: Opened) -> ServerEvent {
-    let Opened { id, method, codec, timeout, first } = opened;
-    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-    ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
-}
-
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; the events, and whether they ended in a mistake.
-fn fed<E: std::fmt::Debug>(
-    bytes: &[u8],
-    steps: &[u8],
-    limits: &Limits,
-    mut next: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, crate::Fatal>,
-) -> (Vec<String>, bool) {
-    let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
-    let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut rest) = (Vec::new(), bytes);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
-        input.extend(piece);
-        loop {
-            match next(&mut input, &mut out) {
-                Ok(Some(event)) => events.push(format!("{event:?}")),
-                Ok(None) => break,
-                Err(_) => return (events, true),
-            }
-        }
-        assert!(input.len() < kept_max, "{} bytes are kept", input.len());
-        assert!(input.buffer().capacity() <= bytes.len() + 4 * kept_max, "a buffer out of proportion");
-        if rest.is_empty() {
-            break;
-        }
+/// A call of method 0 that says nothing of itself.
+fn open(metadata: &Metadata, more: bool) -> Open<'_> {
+    let (encoding, codec) = (Encoding::Identity, Codec::Proto);
+    Open {
+        method: 0,
+        codec,
+        timeout: None,
+        metadata,
+        oneway: false,
+        more,
+        encoding,
+        compressed: false,
+        rest: &[],
     }
-    (events, false)
 }
 
 /// Mostly well-formed frames with odd contents, at times nothing but noise.
@@ -125,11 +121,12 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
             bytes.extend_from_slice(choices.bytes(20));
             continue;
         }
-        let meta = meta(choices);
+        let of_stream = choices.one_in(3);
+        let meta = if of_stream { stream_meta(choices) } else { meta(choices) };
         let message = choices.message();
         let body = if choices.one_in(32) { choices.long() >> (choices.byte() % 32) } else { 0 };
         let body = if body == 0 { (meta.len() + message.len()) as u32 } else { body };
-        bytes.extend_from_slice(b"PRPC");
+        bytes.extend_from_slice(if of_stream { b"STRM" } else { b"PRPC" });
         bytes.extend_from_slice(&body.to_be_bytes());
         bytes.extend_from_slice(&(meta.len() as u32).to_be_bytes());
         bytes.extend_from_slice(&meta);
@@ -138,16 +135,42 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
+/// A frame of one of the first streams, of a server or of a client.
+fn stream_meta(choices: &mut Choices<'_>) -> Vec<u8> {
+    let mut meta = vec![0x08];
+    match choices.byte() % 4 {
+        0 => meta.push(choices.byte() % 128),
+        // One behind the other, at the first place.
+        number => meta.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0x10 * number]),
+    }
+    meta.extend_from_slice(&[0x10, choices.byte() % 3, 0x18, choices.byte() % 6]);
+    match choices.byte() % 8 {
+        0 => meta.extend_from_slice(&[0x20, 1]),
+        1 => meta.extend_from_slice(&[0x2A, 2, 8, choices.byte() % 128]),
+        2 => meta.extend_from_slice(choices.bytes(4)),
+        _ => {}
+    }
+    meta
+}
+
 /// Fields of any kind, numbers mostly small.
 fn meta(choices: &mut Choices<'_>) -> Vec<u8> {
-    let names: [&[u8]; 4] =
-        [b"\x0a\x09calc.Calc\x12\x03Add", b"\x0a\x04Calc\x12\x03Add", b"\x0a\x04Nope\x12\x01x", b""];
+    let names: [&[u8]; 5] = [
+        b"\x0a\x09calc.Calc\x12\x03Add",
+        b"\x0a\x04Calc\x12\x03Add",
+        b"\x0a\x04Calc\x12\x03Sum",
+        b"\x0a\x04Nope\x12\x01x",
+        b"",
+    ];
     let mut meta = vec![0x0A];
     let name = names[usize::from(choices.byte()) % names.len()];
     meta.push(name.len() as u8);
     meta.extend_from_slice(name);
     if choices.one_in(3) {
         meta.extend_from_slice(&[0x12, 2, 8, choices.byte() % 128]);
+    }
+    if choices.one_in(3) {
+        meta.extend_from_slice(&[0x42, 6, 8, choices.byte() % 128, 0x10, 1, 0x18, choices.byte() % 2]);
     }
     for _ in 0..choices.byte() % 5 {
         match choices.byte() % 6 {
@@ -210,19 +233,17 @@ pub fn baidu_conversation(data: &[u8]) {
         };
         client.open(id, open, Some(&first), &mut up).expect("a call within the limits");
         at_server.extend(&up.take_all());
-        let heard = match choices.one_in(2).then(|| server.next_call(&mut at_server)).flatten() {
-            Some(opened) => whole(opened),
-            None => server.recv(&mut at_server, &mut down).expect("a frame").expect("a call"),
-        };
+        let event = heard(&mut server, choices.one_in(2), &mut at_server, &mut down);
+        let event = event.expect("a frame").expect("a call");
         let ServerEvent::Open {
             id: place,
             head,
             first: Some(came),
             compressed: came_compressed,
             more: false,
-        } = heard
+        } = event
         else {
-            panic!("{heard:?}")
+            panic!("{event:?}")
         };
         assert_eq!((&came, came_compressed, head.encoding), (&message, compressed, encoding));
         assert_eq!((head.codec, head.timeout, &head.metadata), (codec, timeout, &metadata));
@@ -256,6 +277,85 @@ pub fn baidu_conversation(data: &[u8]) {
             panic!("no reply")
         };
         assert_eq!((told, item), (id, message));
+    }
+}
+
+/// What either side puts into a stream the other takes out of it, in order, with credit for all of it.
+///
+/// # Panics
+/// When that is not so.
+pub fn baidu_streams(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let mut client = Client::new(Limits::default());
+    let mut server = Server::new(Limits::default(), table());
+    let (mut up, mut down) = (Outbox::new(), Outbox::new());
+    let (mut at_server, mut at_client) = (Input::default(), Input::default());
+    client.method(0, "calc.Calc/Sum", None, &mut up);
+    let mut id = 0;
+    while !choices.is_over() {
+        id += 1;
+        client.open(id, open(&Metadata::new(), true), None, &mut up).expect("a call within the limits");
+        at_server.extend(&up.take_all());
+        let heard = server.recv(&mut at_server, &mut down).expect("a frame").expect("a call");
+        let ServerEvent::Open { id: place, first: None, more: true, .. } = heard else { panic!("{heard:?}") };
+        let late = choices.one_in(2);
+        if late {
+            assert!(server.recv(&mut at_server, &mut down).expect("no frame").is_none());
+        }
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let (mut credit, mut granted) = (0, 0);
+        for _ in 0..choices.byte() % 8 {
+            if choices.one_in(2) {
+                answered.push(choices.message());
+                server.item(place, &answered[answered.len() - 1], false, &mut down);
+            } else {
+                asked.push(choices.message());
+            }
+        }
+        assert!(server.recv(&mut at_server, &mut down).expect("no frame").is_none());
+        let mut taken = Vec::new();
+        at_client.extend(&down.take_all());
+        while let Some(event) = client.recv(&mut at_client, &mut up).expect("a frame") {
+            match event {
+                ClientEvent::Credit { bytes, .. } => credit += bytes,
+                ClientEvent::Item { item, .. } => {
+                    client.credit(id, item.len().max(1) as u32, &mut up);
+                    taken.push(item);
+                }
+                event => panic!("{event:?}"),
+            }
+        }
+        assert!(taken == answered && credit > 0);
+        for item in &asked {
+            client.item(id, item, false, &mut up).expect("a message within the limits");
+        }
+        client.half_close(id, &mut up);
+        at_server.extend(&up.take_all());
+        let mut closed = false;
+        taken.clear();
+        while let Some(event) = server.recv(&mut at_server, &mut down).expect("a frame") {
+            match event {
+                ServerEvent::Credit { bytes, .. } => granted += bytes as usize,
+                ServerEvent::Item { item, .. } => taken.push(item),
+                ServerEvent::HalfClose { .. } => closed = true,
+                event => panic!("{event:?}"),
+            }
+        }
+        assert!(taken == asked && closed);
+        let empty = answered.iter().filter(|item| item.is_empty()).count();
+        let sent = answered.iter().map(Bytes::len).sum::<usize>();
+        assert_eq!(granted, sent + empty);
+        let status = choices.one_in(3).then(|| choices.status());
+        let trailers = choices.metadata(2);
+        server.end(place, status.as_ref().map_or(Ok(&trailers), Err), &mut down);
+        at_client.extend(&down.take_all());
+        let heard = client.recv(&mut at_client, &mut up).expect("a frame");
+        match (heard, status) {
+            (Some(ClientEvent::End { end: Ok(came), .. }), None) => assert_eq!(came, trailers),
+            (Some(ClientEvent::End { end: Err(came), .. }), Some(status)) => same(&came, &status),
+            (heard, status) => panic!("{heard:?} for {status:?}"),
+        }
+        assert!(up.is_empty() && client.recv(&mut at_client, &mut up).expect("no frame").is_none());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The JSON-RPC machine against arbitrary bytes.
 
-use super::{Choices, machines::limits};
+use super::{Choices, feed::pieces, machines::limits};
 use crate::{
     Input, Kind, Metadata, MethodInfo, MethodTable, Outbox, Params, ServiceInfo, Status, jsonrpc,
     wire::{ServerEvent, ServerWire},
@@ -35,13 +35,9 @@ pub fn jsonrpc_input(data: &[u8]) {
         table.add(&MATH).expect("one service");
         let mut server = jsonrpc::Server::lines(limits, Arc::new(table));
         let (mut input, mut out) = (Input::default(), Outbox::new());
-        let (mut events, mut late, mut rest, mut written) = (Vec::new(), Vec::new(), &text[..], Vec::new());
-        let mut turn = 0;
-        let ended = 'connection: loop {
-            let step = steps.get(turn % steps.len().max(1)).map_or(text.len(), |step| 1 + usize::from(*step));
-            turn += 1;
-            let (piece, after) = rest.split_at(step.min(rest.len()));
-            rest = after;
+        let (mut events, mut late, mut written) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ended = false;
+        'connection: for piece in pieces(&text, steps) {
             input.extend(piece);
             loop {
                 match server.recv(&mut input, &mut out) {
@@ -63,14 +59,14 @@ pub fn jsonrpc_input(data: &[u8]) {
                     Ok(Some(ServerEvent::Cancel { .. } | ServerEvent::Handled)) => {}
                     Ok(Some(event)) => panic!("{event:?}"),
                     Ok(None) => break,
-                    Err(_) => break 'connection true,
+                    Err(_) => {
+                        ended = true;
+                        break 'connection;
+                    }
                 }
             }
             assert!(input.len() <= limits.message_bytes_max as usize, "{} bytes are kept", input.len());
-            if rest.is_empty() {
-                break false;
-            }
-        };
+        }
         for id in late {
             server.reply(id, &Bytes::from_static(b"0"), &mut out);
         }

@@ -1,10 +1,13 @@
 //! Either machine of the native wire against arbitrary bytes.
 
-use super::Choices;
+use super::{
+    Choices,
+    feed::{answered, feed, heard},
+};
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
+    Kind, Limits, Metadata, MethodInfo, MethodTable, ServiceInfo,
     native::{Client, Server},
-    wire::{ClientEvent, ClientWire, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, Encoding, Encodings, ServerEvent},
 };
 use std::sync::Arc;
 
@@ -37,18 +40,10 @@ pub fn server_input(data: &[u8]) {
     let table = table();
     let run = |steps: &[u8], short: bool| {
         let mut server = Server::new(limits, table.clone()).taking(encodings);
-        let recv =
-            |input: &mut Input, out: &mut Outbox| match short.then(|| server.next_call(input)).flatten() {
-                Some(opened) => {
-                    let Opened { id, method, codec, timeout, first } = opened;
-                    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-                    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-                    let first = Some(first);
-                    Ok(Some(ServerEvent::Open { id, head, first, compressed: false, more: false }))
-                }
-                None => server.recv(input, out),
-            };
-        run(&bytes, steps, &limits, recv, |event| check_server(event, &limits, encodings))
+        feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
+            let event = heard(&mut server, short, input, out)?;
+            Ok(event.inspect(|event| check_server(event, &limits, encodings)))
+        })
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
@@ -66,12 +61,10 @@ pub fn client_input(data: &[u8]) {
     let bytes = frames(&mut choices);
     let run = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        let recv =
-            |input: &mut Input, out: &mut Outbox| match short.then(|| client.next_reply(input)).flatten() {
-                Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
-                None => client.recv(input, out),
-            };
-        run(&bytes, steps, &limits, recv, |event| check_client(event, &limits))
+        feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
+            let event = answered(&mut client, short, input, out)?;
+            Ok(event.inspect(|event| check_client(event, &limits)))
+        })
     };
     let whole = run(&[], false);
     assert_eq!(whole, run(&steps, false));
@@ -190,43 +183,14 @@ fn body(kind: u8, choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether they ended in
-/// a fatal mistake.
-fn run<E: std::fmt::Debug>(
-    bytes: &[u8],
-    steps: &[u8],
-    limits: &Limits,
-    mut recv: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, Fatal>,
-    check: impl Fn(&E),
-) -> (Vec<String>, bool) {
-    let frame_max = CONTROL_MAX + (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 32;
-    let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut rest, mut written) = (Vec::new(), bytes, 0);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
-        input.extend(piece);
-        loop {
-            match recv(&mut input, &mut out) {
-                Ok(Some(event)) => {
-                    check(&event);
-                    events.push(format!("{event:?}"));
-                }
-                Ok(None) => break,
-                Err(_) => return (events, true),
-            }
-        }
-        written += out.take_all().len();
-        // A preface and settings of our own, and for a frame of 12 bytes at most one of 12 in answer.
-        assert!(written <= 56 + bytes.len() - rest.len(), "{written} bytes out, too many");
-        assert!(input.len() < frame_max, "{} bytes are kept", input.len());
-        assert!(input.buffer().capacity() <= bytes.len() + 4 * frame_max, "a buffer out of proportion");
-        if rest.is_empty() {
-            break;
-        }
-    }
-    (events, false)
+/// No more than a frame.
+fn kept_max(limits: &Limits) -> usize {
+    CONTROL_MAX + (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 32
+}
+
+/// A preface and settings of our own, and for a frame of 12 bytes at most one of 12 in answer.
+fn written_max(read: usize) -> usize {
+    56 + read
 }
 
 fn check_server(event: &ServerEvent, limits: &Limits, encodings: Encodings) {

@@ -1,11 +1,15 @@
 //! Either machine of rpcx against arbitrary bytes, and against the other.
 
-use super::{Choices, machines::limits};
+use super::{
+    Choices,
+    feed::{answered, feed, heard},
+    machines::limits,
+};
 use crate::{
-    Code, Codec, Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
+    Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
     ServiceInfo, Status,
     rpcx::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server},
-    wire::{ClientEvent, ClientWire, Head, Open, Opened, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -39,17 +43,12 @@ pub fn rpcx_server_input(data: &[u8]) {
     let bytes = frames(&mut choices);
     let run = |steps: &[u8], short: bool| {
         let mut server = server(limits);
-        let recv = |input: &mut Input, out: &mut Outbox| {
-            let opened = short.then(|| server.next_call(input)).flatten();
-            match opened {
-                Some(opened) => Ok(Some(plain(opened))),
-                None => server.recv(input, out),
-            }
-        };
-        feed(&bytes, steps, &limits, recv, |event| {
-            if let ServerEvent::Open { head, first, .. } = event {
+        feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
+            let event = heard(&mut server, short, input, out)?;
+            if let Some(ServerEvent::Open { head, first, .. }) = &event {
                 within(&head.metadata, first.as_ref(), &limits);
             }
+            Ok(event)
         })
     };
     let whole = run(&[], false);
@@ -68,18 +67,16 @@ pub fn rpcx_client_input(data: &[u8]) {
     let bytes = frames(&mut choices);
     let run = |steps: &[u8], short: bool| {
         let mut client = Client::new(limits);
-        let recv = |input: &mut Input, out: &mut Outbox| {
-            let reply = short.then(|| client.next_reply(input)).flatten();
-            match reply {
-                Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
-                None => client.recv(input, out),
+        feed(&bytes, steps, kept_max(&limits), written_max, |input, out| {
+            let event = answered(&mut client, short, input, out)?;
+            match &event {
+                Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
+                Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), Some(item), &limits),
+                Some(ClientEvent::End { end: Err(status), .. }) => within(status.metadata(), None, &limits),
+                Some(ClientEvent::Push(push)) => within(&push.metadata, Some(&push.message), &limits),
+                _ => {}
             }
-        };
-        feed(&bytes, steps, &limits, recv, |event| match event {
-            ClientEvent::Head { metadata, .. } => within(metadata, None, &limits),
-            ClientEvent::Reply { item, .. } => within(&Metadata::new(), Some(item), &limits),
-            ClientEvent::End { end: Err(status), .. } => within(status.metadata(), None, &limits),
-            _ => {}
+            Ok(event)
         })
     };
     let whole = run(&[], false);
@@ -96,13 +93,15 @@ pub fn rpcx_conversation(data: &[u8]) {
     let limits = Limits::default();
     let (mut client, mut server) = (Client::new(limits), server(limits));
     let (mut to_server, mut to_client) = (Input::default(), Input::default());
-    let (mut sent, mut answered) = (Outbox::new(), Outbox::new());
+    let (mut sent, mut replies) = (Outbox::new(), Outbox::new());
     for (number, name) in (0..).zip(["calc.Arith/Mul", "calc.Arith/Div"]) {
         client.method(number, name, None, &mut sent);
     }
     let mut open = Vec::new();
     for id in 0..u32::from(choices.byte() % 8) {
-        let codec = [Codec::Json, Codec::Proto, Codec::MsgPack][usize::from(choices.byte()) % 3];
+        const CODECS: [Codec; 5] =
+            [Codec::Json, Codec::Proto, Codec::MsgPack, Codec::Raw, Codec::ThriftStruct];
+        let codec = CODECS[usize::from(choices.byte()) % CODECS.len()];
         let compressed = choices.one_in(4);
         let encoding = if compressed { Encoding::Gzip } else { Encoding::Identity };
         let milliseconds = choices.one_in(2).then(|| 1 + u64::from(choices.short()));
@@ -127,17 +126,15 @@ pub fn rpcx_conversation(data: &[u8]) {
             client.ping(&mut sent);
         }
         to_server.extend(&sent.take_all());
-        let event = match server.next_call(&mut to_server) {
-            Some(opened) => plain(opened),
-            None => server.recv(&mut to_server, &mut answered).expect("a client of ours").expect("a call"),
-        };
+        let event = heard(&mut server, true, &mut to_server, &mut replies);
+        let event = event.expect("a client of ours").expect("a call");
         let ServerEvent::Open { id: at, head, first, compressed: packed, more: false } = event else {
             panic!("{event:?}")
         };
         assert_eq!((head.method.0, head.codec, head.encoding), (method, codec, encoding));
         assert_eq!((head.timeout, head.oneway, packed), (timeout, oneway, compressed));
         assert_eq!((head.metadata, first), (metadata, Some(message)));
-        while server.recv(&mut to_server, &mut answered).expect("a heartbeat").is_some() {}
+        while server.recv(&mut to_server, &mut replies).expect("a heartbeat").is_some() {}
         if !oneway {
             open.push((id, at));
         }
@@ -145,24 +142,30 @@ pub fn rpcx_conversation(data: &[u8]) {
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
         let (metadata, message) = (choices.metadata(4), Bytes::copy_from_slice(choices.bytes(20)));
+        let pushed = choices.one_in(4).then(|| {
+            let push = Push::new("news.Feed/Flash", message.clone()).with_metadata(choices.metadata(4));
+            server.push(&push, &mut replies);
+            push
+        });
+        let mut told = None;
         let expected = match choices.byte() % 4 {
             0 => {
                 let code = Code::from_number(1 + u16::from(choices.byte() % 16));
                 let status = Status::new(code, "why it is so").with_metadata(metadata.clone());
-                server.end(at, Err(&status), &mut answered);
+                server.end(at, Err(&status), &mut replies);
                 Err(code)
             }
             1 => {
-                server.reply_with(at, &message, false, &metadata, &mut answered);
+                server.reply_with(at, &message, false, &metadata, &mut replies);
                 Ok(message)
             }
             _ => {
-                server.head(at, &metadata, &mut answered);
-                server.reply(at, &message, &mut answered);
+                server.head(at, &metadata, &mut replies);
+                server.reply(at, &message, &mut replies);
                 Ok(message)
             }
         };
-        to_client.extend(&answered.take_all());
+        to_client.extend(&replies.take_all());
         let (mut heard, mut end) = (Metadata::new(), None);
         while end.is_none() {
             if let Some((of, item)) = client.next_reply(&mut to_client) {
@@ -173,6 +176,7 @@ pub fn rpcx_conversation(data: &[u8]) {
             let event = client.recv(&mut to_client, &mut sent).expect("a server of ours").expect("an answer");
             match event {
                 ClientEvent::Pong => {}
+                ClientEvent::Push(push) => told = Some(*push),
                 ClientEvent::Head { id: of, metadata } if of == id => heard = metadata,
                 ClientEvent::Reply { id: of, item, compressed: false } if of == id => end = Some(Ok(item)),
                 ClientEvent::End { id: of, end: Err(status) } if of == id => {
@@ -183,17 +187,22 @@ pub fn rpcx_conversation(data: &[u8]) {
                 event => panic!("{event:?}"),
             }
         }
-        assert_eq!((end, heard), (Some(expected), metadata));
+        assert_eq!((end, heard, told), (Some(expected), metadata, pushed));
     }
 }
 
-fn plain(Opened { id, method, codec, timeout, first }: Opened) -> ServerEvent {
-    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
-    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-    ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
+/// No more than a message or a heartbeat.
+fn kept_max(limits: &Limits) -> usize {
+    let message = (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 2 * NAME_BYTES_MAX + 32;
+    message.max(HEARTBEAT_BYTES_MAX)
 }
 
-fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limits) {
+/// An error says what was asked for once more, at most three bytes for each that is no text.
+fn written_max(read: usize) -> usize {
+    16 * read
+}
+
+pub(super) fn within(metadata: &Metadata, message: Option<&Bytes>, limits: &Limits) {
     assert!(metadata.len() <= limits.metadata_entries_max as usize, "{} entries", metadata.len());
     assert!(metadata.encoded_len() <= limits.metadata_bytes_max as usize, "{} bytes", metadata.encoded_len());
     let len = message.map_or(0, Bytes::len);
@@ -245,44 +254,4 @@ fn put(into: &mut Vec<u8>, part: &[u8], choices: &mut Choices<'_>) {
     let lie = if choices.one_in(64) { choices.long() >> (choices.byte() % 32) } else { 0 };
     into.extend_from_slice(&(part.len() as u32 ^ lie).to_be_bytes());
     into.extend_from_slice(part);
-}
-
-/// Feeds `bytes` in pieces of `steps`, over and over, or whole; returns the events and whether they ended in a fatal
-/// mistake.
-fn feed<E: std::fmt::Debug>(
-    bytes: &[u8],
-    steps: &[u8],
-    limits: &Limits,
-    mut recv: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, Fatal>,
-    check: impl Fn(&E),
-) -> (Vec<String>, bool) {
-    let limited = (limits.message_bytes_max + limits.metadata_bytes_max) as usize + 2 * NAME_BYTES_MAX + 32;
-    let kept_max = limited.max(HEARTBEAT_BYTES_MAX);
-    let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut rest, mut written) = (Vec::new(), bytes, 0);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
-        input.extend(piece);
-        loop {
-            match recv(&mut input, &mut out) {
-                Ok(Some(event)) => {
-                    check(&event);
-                    events.push(format!("{event:?}"));
-                }
-                Ok(None) => break,
-                Err(_) => return (events, true),
-            }
-        }
-        written += out.take_all().len();
-        // An error says what was asked for once more, at most three bytes for each that is no text.
-        assert!(written <= 16 * (bytes.len() - rest.len()), "{written} bytes out, too many");
-        assert!(input.len() <= kept_max, "{} bytes are kept", input.len());
-        assert!(input.buffer().capacity() <= 4 * (bytes.len() + kept_max), "a buffer out of proportion");
-        if rest.is_empty() {
-            break;
-        }
-    }
-    (events, false)
 }

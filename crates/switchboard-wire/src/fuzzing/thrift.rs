@@ -1,6 +1,6 @@
 //! The machines of Thrift against arbitrary bytes, and against each other.
 
-use super::{Choices, machines::limits};
+use super::{Choices, feed::pieces, machines::limits};
 use crate::{
     Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo, Status,
     thrift::{
@@ -52,13 +52,8 @@ pub fn thrift_input(data: &[u8]) {
 fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String>, Vec<u8>, bool) {
     let mut server = server(limits);
     let (mut input, mut out) = (Input::default(), Outbox::new());
-    let (mut events, mut late, mut rest) = (Vec::new(), Vec::new(), bytes);
-    let mut turn = 0;
-    let ended = 'connection: loop {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        turn += 1;
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
+    let (mut events, mut late, mut ended) = (Vec::new(), Vec::new(), false);
+    'connection: for piece in pieces(bytes, steps) {
         input.extend(piece);
         loop {
             let event = match short.then(|| server.next_call(&mut input)).flatten() {
@@ -79,7 +74,10 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
             let (id, method, first, oneway) = match event {
                 Ok(Some(call)) => call,
                 Ok(None) => break,
-                Err(_) => break 'connection true,
+                Err(_) => {
+                    ended = true;
+                    break 'connection;
+                }
             };
             assert!(first.len() <= limits.message_bytes_max as usize, "{} bytes", first.len());
             events.push(format!("{method:?} {oneway} {first:?}"));
@@ -89,10 +87,7 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
                 _ => server.end(id, Err(&Status::aborted("so")), &mut out),
             }
         }
-        if rest.is_empty() {
-            break false;
-        }
-    };
+    }
     for id in late {
         server.reply(id, &Bytes::from_static(&[0]), &mut out);
     }

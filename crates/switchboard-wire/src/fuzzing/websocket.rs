@@ -1,6 +1,6 @@
 //! The WebSocket machine against arbitrary bytes and against itself.
 
-use super::Choices;
+use super::{Choices, feed::pieces};
 use crate::{
     Input, Outbox,
     websocket::{Deflate, Event, Kind, Limits, Role, WebSocket},
@@ -67,12 +67,10 @@ type Outcome = (Vec<(Kind, Vec<u8>)>, Vec<u8>, usize, String);
 /// Whole messages, the beginning of one that was not ended, bytes written, and how it ended.
 fn run(mut machine: WebSocket, limits: Limits, bytes: &[u8], steps: &[u8]) -> Outcome {
     let (mut input, mut payload, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
-    let (mut messages, mut rest, mut written) = (Vec::new(), bytes, 0);
-    for turn in 0.. {
-        let step = steps.get(turn % steps.len().max(1)).map_or(bytes.len(), |step| 1 + usize::from(*step));
-        let (piece, after) = rest.split_at(step.min(rest.len()));
-        rest = after;
+    let (mut messages, mut read, mut written) = (Vec::new(), 0, 0);
+    for piece in pieces(bytes, steps) {
         input.extend(piece);
+        read += piece.len();
         loop {
             let received = machine.recv(&mut input, &mut payload, &mut out);
             assert!(payload.len() as u64 <= limits.message_bytes_max, "{} bytes", payload.len());
@@ -89,12 +87,8 @@ fn run(mut machine: WebSocket, limits: Limits, bytes: &[u8], steps: &[u8]) -> Ou
             }
         }
         // The answer of a client has a mask of four bytes that the question has not.
-        let read = bytes.len() - rest.len();
         assert!(written <= 3 * read + CONTROL_FRAME_MAX, "{written} bytes out for {read}");
         assert!(input.len() < CONTROL_FRAME_MAX, "{} bytes are kept", input.len());
-        if rest.is_empty() {
-            break;
-        }
     }
     (messages, payload.to_vec(), written, String::new())
 }

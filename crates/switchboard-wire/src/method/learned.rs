@@ -3,7 +3,7 @@
 //! Places are filled once and never emptied, so that a name is found without a lock. Whoever calls fills them: there are
 //! [`LEARNED_MAX`], and what is learned is never freed.
 
-use super::{Kind, MethodInfo, ServiceInfo};
+use super::{Kind, MethodInfo, Params, ServiceInfo};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::OnceLock,
@@ -64,7 +64,7 @@ impl Learned {
 
 fn leak(service: &str, method: &str, kind: Kind) -> &'static ServiceInfo {
     let leak = |text: &str| -> &'static str { Box::leak(text.into()) };
-    let methods = Box::leak(Box::new([MethodInfo::new(leak(method), kind)]));
+    let methods = Box::leak(Box::new([MethodInfo::new(leak(method), kind).params(Params::AsSent)]));
     Box::leak(Box::new(ServiceInfo { name: leak(service), methods, descriptor: &[] }))
 }
 

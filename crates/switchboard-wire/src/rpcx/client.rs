@@ -7,8 +7,8 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
+    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::Bytes;
 
@@ -66,20 +66,14 @@ impl Client {
 
     /// Takes a frame that is all there.
     fn frame(&mut self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
-        let Some(id) = answered(head.header) else {
-            let pong = head.header.has(bit::HEARTBEAT) && head.header.has(bit::RESPONSE);
-            input.skip(head.payload.end);
-            return Ok(pong.then_some(ClientEvent::Pong));
-        };
+        let Some(id) = answered(head.header) else { return self.unasked(head, input) };
         let metadata = match metadata::response(&input.rest()[head.metadata.clone()], &self.limits) {
             Ok(metadata) => metadata,
             Err(Unreadable::Refused(status)) => {
                 input.skip(head.payload.end);
                 return Ok(Some(ClientEvent::End { id, end: Err(status) }));
             }
-            Err(Unreadable::Malformed) => {
-                return Err(Fatal("a metadata block of rpcx is cut short".to_owned()));
-            }
+            Err(Unreadable::Malformed) => return Err(cut_short()),
         };
         if head.header.bits & bit::STATUS != 0 {
             input.skip(head.payload.end);
@@ -105,11 +99,37 @@ impl Client {
         Ok(Some(ClientEvent::Head { id, metadata }))
     }
 
+    /// Takes a frame that answers no call: a heartbeat that came back, or what the server wants to say.
+    fn unasked(&self, head: &Head, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
+        let event = match head.header.bits {
+            bits if bits & bit::HEARTBEAT != 0 => (bits & bit::RESPONSE != 0).then_some(ClientEvent::Pong),
+            bit::ONEWAY => {
+                let rest = input.rest();
+                let name = |range: &std::ops::Range<usize>| String::from_utf8_lossy(&rest[range.clone()]);
+                let path = format!("{}/{}", name(&head.path), name(&head.method));
+                match metadata::response(&rest[head.metadata.clone()], &self.limits) {
+                    Ok(metadata) => {
+                        input.skip(head.payload.start);
+                        let message = input.take(head.payload.len());
+                        let push = Push::new(path, message).with_metadata(metadata);
+                        return Ok(Some(ClientEvent::Push(Box::new(push))));
+                    }
+                    // Nobody waits for it.
+                    Err(Unreadable::Refused(_)) => None,
+                    Err(Unreadable::Malformed) => return Err(cut_short()),
+                }
+            }
+            _ => None,
+        };
+        input.skip(head.payload.end);
+        Ok(event)
+    }
+
     /// A response of which a part is too large ends its call; of anything else nobody waits.
     fn too_large(&self, head: &Head, part: Part) -> Option<ClientEvent> {
         let id = answered(head.header)?;
         let status = match part {
-            Part::Metadata => metadata::too_large(head.metadata.len(), &self.limits),
+            Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
             Part::Payload => {
                 let (bytes, max) = (head.payload.len(), self.limits.message_bytes_max);
                 let text =
@@ -126,8 +146,12 @@ impl ClientWire for Client {
         "rpcx"
     }
 
+    /// Asks for the network `http`, or says what the connection is with a heartbeat: servers that know wires by their
+    /// first bytes do not wait for ever.
     fn greet(&mut self, out: &mut Outbox) {
-        if !self.connect.is_done() {
+        if self.connect.is_done() {
+            self.ping(out);
+        } else {
             self.connect.ask(out);
         }
     }
@@ -153,7 +177,7 @@ impl ClientWire for Client {
         let Some(codec) = frame::codec_number(open.codec) else {
             let codec = open.codec;
             return Err(Status::unimplemented(format!(
-                "rpcx has no {codec}; it carries json, proto and msgpack"
+                "rpcx has no {codec}; it carries json, msgpack, proto, raw and thrift_struct"
             )));
         };
         let mut block = Block::default();
@@ -162,7 +186,7 @@ impl ClientWire for Client {
         }
         block.list(open.metadata);
         if block.len() > self.limits.metadata_bytes_max as usize {
-            return Err(metadata::too_large(block.len(), &self.limits));
+            return Err(foreign::metadata_too_large(block.len(), &self.limits));
         }
         let Some(names) = self.methods.get(usize::from(open.method)) else {
             return Err(Status::internal(format!("method number {} has no name", open.method)));
@@ -278,4 +302,8 @@ fn answered(header: Header) -> Option<CallId> {
         return None;
     }
     CallId::try_from(header.sequence).ok()
+}
+
+fn cut_short() -> Fatal {
+    Fatal("a metadata block of rpcx is cut short".to_owned())
 }

@@ -25,22 +25,28 @@ pub(super) mod bit {
 pub(super) mod codec {
     pub(crate) const RAW: u8 = 0;
     pub(crate) const MSGPACK: u8 = 3;
+    const LAST: u8 = 4;
+
+    /// All that are not the user's own.
+    pub(crate) const KNOWN: std::ops::RangeInclusive<u8> = RAW..=LAST;
 }
 
 /// The codec with this number of rpcx.
 #[inline]
 pub(super) fn codec_of(number: u8) -> Option<Codec> {
     match number {
+        codec::RAW => Some(Codec::Raw),
         1 => Some(Codec::Json),
         2 => Some(Codec::Proto),
         codec::MSGPACK => Some(Codec::MsgPack),
+        4 => Some(Codec::ThriftStruct),
         _ => None,
     }
 }
 
 /// The number that rpcx gives to a codec, if any.
 pub(super) fn codec_number(codec: Codec) -> Option<u8> {
-    (codec::RAW..=codec::MSGPACK).find(|number| codec_of(*number) == Some(codec))
+    codec::KNOWN.into_iter().find(|number| codec_of(*number) == Some(codec))
 }
 
 /// The first twelve bytes.

@@ -1,7 +1,10 @@
 //! Metadata of rpcx to ours and back.
 
-use crate::{Limits, Metadata, Status};
-use bytes::{BufMut, Bytes, BytesMut};
+use crate::{
+    Limits, Metadata, Status,
+    foreign::{check_count, check_size, insert},
+};
+use bytes::{BufMut, BytesMut};
 use std::{str, time::Duration};
 
 /// A credential in any form.
@@ -42,6 +45,12 @@ pub fn pairs(pairs: &[(String, String)], limits: &Limits) -> Result<(Metadata, O
         Ok(request) => Ok((request.metadata, request.timeout)),
         Err(Unreadable::Refused(status)) => Err(status),
         Err(Unreadable::Malformed) => Err(Status::internal("metadata that was just written is not whole")),
+    }
+}
+
+impl From<Status> for Unreadable {
+    fn from(status: Status) -> Unreadable {
+        Unreadable::Refused(status)
     }
 }
 
@@ -97,42 +106,6 @@ pub(super) fn only_timeout(block: &[u8]) -> Option<Duration> {
 fn timeout_of(value: &[u8]) -> Option<Duration> {
     let milliseconds: i64 = str::from_utf8(value).ok()?.parse().ok()?;
     Some(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
-}
-
-/// Adds an entry; what has no place here is left out.
-fn insert(metadata: &mut Metadata, name: &[u8], value: &[u8]) {
-    let Ok(name) = str::from_utf8(name) else { return };
-    let mut name = name.to_ascii_lowercase();
-    if !name.ends_with("-bin") && !value.iter().all(|byte| (0x20..0x7F).contains(byte)) {
-        name.push_str("-bin");
-    }
-    // An error is a name of characters that have no place here.
-    let _ = metadata.insert(&name, Bytes::copy_from_slice(value));
-}
-
-fn check_count(metadata: &Metadata, limits: &Limits) -> Result<(), Unreadable> {
-    let max = limits.metadata_entries_max;
-    if metadata.len() <= max as usize {
-        return Ok(());
-    }
-    let text = format!("more than {max} metadata entries (limit metadata_entries_max)");
-    Err(Unreadable::Refused(Status::resource_exhausted(text)))
-}
-
-/// What was renamed may be longer than what came.
-fn check_size(metadata: &Metadata, limits: &Limits) -> Result<(), Unreadable> {
-    match metadata.encoded_len() {
-        len if len <= limits.metadata_bytes_max as usize => Ok(()),
-        len => Err(Unreadable::Refused(too_large(len, limits))),
-    }
-}
-
-/// The status for a block over the limit.
-pub(super) fn too_large(bytes: usize, limits: &Limits) -> Status {
-    Status::resource_exhausted(format!(
-        "metadata of {bytes} bytes is over the limit of {} bytes (metadata_bytes_max)",
-        limits.metadata_bytes_max
-    ))
 }
 
 /// Names and values of a block.

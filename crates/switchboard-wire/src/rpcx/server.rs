@@ -7,18 +7,15 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
-    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, ServerEvent, ServerWire},
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
+    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{str, sync::Arc};
 
 /// Methods that a connection remembers by what callers write; others are looked up anew with each call.
 const KNOWN_MAX: usize = 16;
-/// Calls without an answer are numbered from the other end, as far as here: far more than can wait at once.
-const ONEWAY_MIN: CallId = CallId::MAX / 2;
-/// Places for calls that are kept when none is under way.
-const PLACES_KEPT: usize = 64;
 
 /// The machine of a connection.
 #[derive(Debug)]
@@ -31,10 +28,9 @@ pub struct Server {
     known: Vec<Known>,
     /// The place in `known` of the last call.
     last: usize,
-    /// Calls under way; the place is the number of the call.
-    calls: Vec<Option<Pending>>,
-    free: Vec<CallId>,
-    next_oneway: CallId,
+    calls: Places<Pending>,
+    /// The number of the last message that nobody asked for.
+    pushed: u64,
     refusing: bool,
 }
 
@@ -65,9 +61,8 @@ impl Server {
             framer: Framer::default(),
             known: Vec::new(),
             last: 0,
-            calls: Vec::new(),
-            free: Vec::new(),
-            next_oneway: CallId::MAX,
+            calls: Places::default(),
+            pushed: 0,
             refusing: false,
         }
     }
@@ -100,7 +95,10 @@ impl Server {
                 input.skip(head.payload.start);
                 let first = Some(input.take(head.payload.len()));
                 let compressed = call.encoding != Encoding::Identity;
-                let id = if call.oneway { self.oneway() } else { self.enter(header, known.names) };
+                let id = match call.oneway {
+                    true => self.calls.unanswered(),
+                    false => self.calls.enter(Pending::of(header, known.names)),
+                };
                 Ok(ServerEvent::Open { id, head: call, first, compressed, more: false })
             }
             Err(status) => {
@@ -188,7 +186,7 @@ impl Server {
     /// Answers a frame of which a part is too large, before that has come.
     fn too_large(&mut self, head: &Head, part: Part, frame: &[u8], out: &mut Outbox) {
         let status = match part {
-            Part::Metadata => metadata::too_large(head.metadata.len(), &self.limits),
+            Part::Metadata => foreign::metadata_too_large(head.metadata.len(), &self.limits),
             Part::Payload => match self.known(head, frame) {
                 Err(status) => status,
                 Ok(known) => {
@@ -207,41 +205,9 @@ impl Server {
         }
     }
 
-    /// A number for a call that is answered.
-    fn enter(&mut self, header: Header, names: Bytes) -> CallId {
-        let pending = Pending { header, names, metadata: Metadata::new() };
-        match self.free.pop() {
-            Some(id) => {
-                self.calls[id as usize] = Some(pending);
-                id
-            }
-            None => {
-                self.calls.push(Some(pending));
-                (self.calls.len() - 1) as CallId
-            }
-        }
-    }
-
-    /// A number for a call that is not: those of others begin at 0, and wait for their answers.
-    fn oneway(&mut self) -> CallId {
-        let id = self.next_oneway;
-        self.next_oneway =
-            self.next_oneway.checked_sub(1).filter(|id| *id >= ONEWAY_MIN).unwrap_or(CallId::MAX);
-        id
-    }
-
-    fn leave(&mut self, id: CallId) -> Option<Pending> {
-        let pending = self.calls.get_mut(id as usize)?.take()?;
-        self.free.push(id);
-        if self.free.len() == self.calls.len() && self.calls.capacity() > PLACES_KEPT {
-            (self.calls, self.free) = (Vec::new(), Vec::new());
-        }
-        Some(pending)
-    }
-
     /// Ends a call with its message.
     fn succeed(&mut self, id: CallId, item: &Bytes, compressed: bool, trailers: &Metadata, out: &mut Outbox) {
-        let Some(pending) = self.leave(id) else { return };
+        let Some(pending) = self.calls.leave(id) else { return };
         let compression = if compressed { bit::GZIP } else { 0 };
         let header = Header { bits: bit::RESPONSE | compression, ..pending.header };
         let mut block = Block::default();
@@ -249,6 +215,12 @@ impl Server {
         block.list(trailers);
         frame::put_head(header, &pending.names, block.len(), |into| block.put(into), item.len(), out);
         out.put(item);
+    }
+}
+
+impl Pending {
+    fn of(header: Header, names: Bytes) -> Pending {
+        Pending { header, names, metadata: Metadata::new() }
     }
 }
 
@@ -264,12 +236,10 @@ fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
 /// # Errors
 /// `Unimplemented` in the words of rpcx.
 pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec, Status> {
-    // Whoever gets the messages of a learned one knows what they are.
-    let is_protobuf = !table.service(method).descriptor.is_empty() || table.is_learned(method);
     match frame::codec_of(number) {
-        Some(codec) => Ok(codec),
         // The caller has written the message itself.
-        None if number == frame::codec::RAW && is_protobuf => Ok(Codec::Proto),
+        Some(Codec::Raw) if table.takes_protobuf(method) => Ok(Codec::Proto),
+        Some(codec) => Ok(codec),
         None => Err(error::no_codec(number)),
     }
 }
@@ -324,7 +294,8 @@ impl ServerWire for Server {
             [] => None,
             block => Some(metadata::only_timeout(block)?),
         };
-        let codec = frame::codec_of(header.codec >> 4)?;
+        // Raw bytes mean something else to protobuf.
+        let codec = frame::codec_of(header.codec >> 4).filter(|codec| *codec != Codec::Raw)?;
         let max = self.table.message_bytes_max(known.method, self.limits.message_bytes_max);
         if payload.len() > max as usize || block.len() > self.limits.metadata_bytes_max as usize {
             return None;
@@ -332,7 +303,7 @@ impl ServerWire for Server {
         let Known { names, method } = known.clone();
         input.skip(payload.start);
         let first = input.take(payload.len());
-        Some(Opened { id: self.enter(header, names), method, codec, timeout, first })
+        Some(Opened { id: self.calls.enter(Pending::of(header, names)), method, codec, timeout, first })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
@@ -357,7 +328,7 @@ impl ServerWire for Server {
     }
 
     fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
-        if let Some(Some(pending)) = self.calls.get_mut(id as usize) {
+        if let Some(pending) = self.calls.get_mut(id) {
             pending.metadata = metadata.clone();
         }
     }
@@ -377,7 +348,7 @@ impl ServerWire for Server {
         match end {
             Ok(trailers) => self.succeed(id, &Bytes::new(), false, trailers, out),
             Err(status) => {
-                if let Some(pending) = self.leave(id) {
+                if let Some(pending) = self.calls.leave(id) {
                     put_error(pending.header, &pending.names, status, out);
                 }
             }
@@ -386,5 +357,22 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn pushes(&self) -> bool {
+        true
+    }
+
+    /// Looks as a one-way call of the server's does; its numbers are of its own.
+    fn push(&mut self, push: &Push, out: &mut Outbox) {
+        self.pushed += 1;
+        let (bits, codec) = (bit::ONEWAY, frame::codec::RAW << 4);
+        let header = Header { version: 0, bits, codec, sequence: self.pushed };
+        let (path, method) = push.names();
+        let mut block = Block::default();
+        block.list(&push.metadata);
+        let names = frame::names(path, method);
+        frame::put_head(header, &names, block.len(), |into| block.put(into), push.message.len(), out);
+        out.put(&push.message);
     }
 }

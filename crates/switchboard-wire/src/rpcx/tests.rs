@@ -4,7 +4,7 @@ use super::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server};
 use crate::{
     Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry,
     ServiceInfo, Status,
-    wire::{ClientEvent, ClientWire, Open, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
@@ -226,13 +226,17 @@ fn what_cannot_be_called_is_said_in_the_words_of_rpcx() {
         assert_eq!((status.code(), status.message()), (Code::Unimplemented, expected));
     }
     assert!(refused(frame(0, 1, 1, ["Arith", "Count"], &[], b"")).message().contains("has a stream"));
-    for codec in [0, 4, 15] {
+    for codec in [5, 15] {
         let status = refused(frame(0, codec, 1, ["Arith", "Mul"], &[], b""));
         assert_eq!(status.message(), format!("can not find codec for {codec}"));
     }
     assert!(refused(frame(0x1C, 1, 1, ["Arith", "Mul"], &[], b"x")).message().contains("compression 7"));
-    // Raw bytes are a message of a service that has protobuf.
-    assert_eq!(side.open(&frame(0, 0, 1, ["Other", "Mul"], &[], b"")).1.codec, Codec::Proto);
+    // Raw bytes are a message of a service that has protobuf, and of others what they are.
+    for (service, number, codec) in
+        [("Other", 0, Codec::Proto), ("Arith", 0, Codec::Raw), ("Arith", 4, Codec::ThriftStruct)]
+    {
+        assert_eq!(side.open(&frame(0, number, 1, [service, "Mul"], &[], b"")).1.codec, codec);
+    }
     side.machine.refuse();
     let status = side.refused(&mul(b""));
     assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe));
@@ -417,7 +421,10 @@ fn client_keeps_answers_apart_from_what_the_server_says_unasked() {
     side.input.extend(&push);
     assert!(side.machine.next_reply(&mut side.input).is_none());
     let events = side.events(&[&far[..], &reply].concat());
-    assert!(matches!(&events[..], [ClientEvent::Reply { id: 7, .. }]), "{events:?}");
+    let [ClientEvent::Push(pushed), ClientEvent::Reply { id: 7, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(**pushed, Push::new("News/Flash", "!"));
     side.input.extend(&[&reply[..], &far].concat());
     assert_eq!(side.machine.next_reply(&mut side.input), Some((7, Bytes::from_static(b"1"))));
     assert!(side.machine.next_reply(&mut side.input).is_none());
@@ -428,6 +435,32 @@ fn client_keeps_answers_apart_from_what_the_server_says_unasked() {
     let mut peer = server(Limits::default());
     assert!(matches!(peer.next(&ping), Some(ServerEvent::Handled)));
     assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Pong]));
+}
+
+/// As `SendMessage` of a server in Go writes it: a one-way request with raw bytes, numbered on its own.
+#[test]
+fn what_nobody_asked_for_is_written_as_go_writes_it() {
+    let mut side = server(Limits::default());
+    let mut metadata = Metadata::new();
+    metadata.insert("k", "v").unwrap();
+    let push = Push::new("a.News/Flash", "breaking").with_metadata(metadata);
+    for sequence in 1..3 {
+        side.machine.push(&push, &mut side.out);
+        let sent = side.out.take_all();
+        assert_eq!(sent, frame(0x20, 0, sequence, ["a.News", "Flash"], &[("k", "v")], b"breaking"));
+        let events = client().events(&sent);
+        assert!(matches!(&events[..], [ClientEvent::Push(heard)] if **heard == push), "{events:?}");
+    }
+    // Compressed in a way that nobody agreed on, over a limit, or cut short.
+    assert!(client().events(&frame(0x24, 0, 1, ["a", "b"], &[], b"x")).is_empty());
+    let large = "v".repeat(20_000);
+    assert!(client().events(&frame(0x20, 0, 1, ["a", "b"], &[("k", &large)], b"x")).is_empty());
+    let mut odd = frame(0x20, 0, 1, ["a", "b"], &[("key", "value")], b"");
+    let at = odd.len() - 4 - 6;
+    odd[at] = 99;
+    let mut side = client();
+    side.input.extend(&odd);
+    assert!(side.machine.recv(&mut side.input, &mut side.out).unwrap_err().0.contains("cut short"));
 }
 
 #[test]
@@ -466,6 +499,14 @@ fn connect_is_answered_whatever_its_line_ends_and_split() {
         side.fatal(request.as_bytes());
         assert!(String::from_utf8_lossy(&side.out.take_all()).contains(said));
     }
+}
+
+#[test]
+fn client_begins_with_a_heartbeat() {
+    let (mut side, mut peer) = (client(), server(Limits::default()));
+    side.machine.greet(&mut side.out);
+    assert!(matches!(peer.next(&side.out.take_all()), Some(ServerEvent::Handled)));
+    assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Pong]));
 }
 
 #[test]

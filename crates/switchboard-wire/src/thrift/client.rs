@@ -156,14 +156,10 @@ impl ClientWire for Client {
         let body = compact.as_ref().unwrap_or(body);
         let form = if compact.is_some() { Form::Compact } else { Form::Strict };
         let kind = if open.oneway { Kind::Oneway } else { Kind::Call };
-        let mut head = Vec::with_capacity(32 + name.len());
-        Head { form, kind, name: name.as_bytes(), sequence: id as i32, len: 0 }.write(&mut head);
+        let head = Head { form, kind, name: name.as_bytes(), sequence: id as i32, len: 0 };
         match self.settings.framing {
-            Framing::Unframed => {}
-            Framing::Framed => {
-                let len = (head.len() + body.len()) as u32;
-                out.tail().extend_from_slice(&len.to_be_bytes());
-            }
+            Framing::Unframed => head.put(false, body, out),
+            Framing::Framed => head.put(true, body, out),
             Framing::Header => {
                 let mut metadata = open.metadata.clone();
                 if let Some(timeout) = open.timeout {
@@ -181,15 +177,14 @@ impl ClientWire for Client {
                 }
                 let (encoded, zlib) = (self.settings.encoded, self.settings.zlib);
                 let header = Header { sequence: id, flags: 0, encoded, zlib, metadata };
-                head.extend_from_slice(body);
-                let mut frame = Vec::with_capacity(head.len() + 64);
-                header.write(&head, &mut frame);
+                let mut message = Vec::with_capacity(32 + name.len() + body.len());
+                head.write(&mut message);
+                message.extend_from_slice(body);
+                let mut frame = Vec::with_capacity(message.len() + 64);
+                header.write(&message, &mut frame);
                 out.put(&frame.into());
-                return Ok(());
             }
         }
-        out.tail().extend_from_slice(&head);
-        out.put(body);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Numbers of the compact protocol.
 
 use super::{Malformed, Type};
+use bytes::BufMut;
 
 /// The type of the binary protocol for a type of the compact one; both booleans are `BOOL`.
 pub(super) fn binary_type(compact: u8) -> Result<Type, Malformed> {
@@ -71,12 +72,12 @@ pub(super) fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Malformed> {
 
 /// Appends a variable-length number.
 #[inline]
-pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put_varint(out: &mut impl BufMut, mut number: u64) {
     while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+        out.put_u8(number as u8 | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.put_u8(number as u8);
 }
 
 /// Small for numbers close to zero.

@@ -165,7 +165,7 @@ fn deflate(payload: &[u8]) -> Vec<u8> {
 /// Bytes that are not of zlib, and more than `max` bytes inside.
 pub fn inflate(payload: &[u8], max: usize) -> Result<Vec<u8>, Malformed> {
     let mut machine = Decompress::new(true);
-    let mut out = Vec::with_capacity(payload.len().saturating_mul(2).clamp(64, max.saturating_add(1)));
+    let mut out = Vec::with_capacity(payload.len().saturating_mul(2).min(max).max(64));
     loop {
         let (read, before) = (machine.total_in() as usize, out.len());
         let progress = machine

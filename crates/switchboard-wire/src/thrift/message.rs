@@ -4,6 +4,8 @@ use super::{
     Encoded, Malformed, NAME_MAX,
     compact::{put_varint, varint},
 };
+use crate::Outbox;
+use bytes::{BufMut, Bytes};
 
 /// The first byte of a compact message.
 pub const COMPACT: u8 = 0x82;
@@ -97,30 +99,49 @@ impl<'a> Head<'a> {
     }
 
     /// Appends it; `len` is of no interest.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut impl BufMut) {
         let name_len = (self.name.len() as u32).to_be_bytes();
         match self.form {
             Form::Compact => {
-                out.extend_from_slice(&[COMPACT, self.kind.number() << 5 | COMPACT_VERSION]);
+                out.put_slice(&[COMPACT, self.kind.number() << 5 | COMPACT_VERSION]);
                 put_varint(out, u64::from(self.sequence as u32));
                 put_varint(out, self.name.len() as u64);
-                out.extend_from_slice(self.name);
+                out.put_slice(self.name);
             }
             Form::Old => {
-                out.extend_from_slice(&name_len);
-                out.extend_from_slice(self.name);
-                out.push(self.kind.number());
-                out.extend_from_slice(&self.sequence.to_be_bytes());
+                out.put_slice(&name_len);
+                out.put_slice(self.name);
+                out.put_u8(self.kind.number());
+                out.put_i32(self.sequence);
             }
             Form::Strict => {
-                out.extend_from_slice(&[STRICT[0], STRICT[1], 0, self.kind.number()]);
-                out.extend_from_slice(&name_len);
-                out.extend_from_slice(self.name);
-                out.extend_from_slice(&self.sequence.to_be_bytes());
+                out.put_slice(&[STRICT[0], STRICT[1], 0, self.kind.number()]);
+                out.put_slice(&name_len);
+                out.put_slice(self.name);
+                out.put_i32(self.sequence);
             }
         }
     }
+
+    /// Writes a message with this struct behind it, in a frame or without one.
+    pub(super) fn put(&self, framed: bool, body: &Bytes, out: &mut Outbox) {
+        let tail = out.tail();
+        tail.reserve(32 + self.name.len() + body.len().min(BODY_USUAL));
+        let at = tail.len();
+        if framed {
+            tail.put_u32(0);
+        }
+        self.write(tail);
+        if framed {
+            let len = tail.len() - at - 4 + body.len();
+            tail[at..at + 4].copy_from_slice(&(len as u32).to_be_bytes());
+        }
+        out.put(body);
+    }
 }
+
+/// Room for a struct that is copied behind its head is made once for both.
+const BODY_USUAL: usize = 8 << 10;
 
 fn read_strict(bytes: &[u8]) -> Result<Option<Head<'_>>, Malformed> {
     let Some((start, rest)) = bytes.split_first_chunk::<8>() else { return Ok(None) };

@@ -323,21 +323,14 @@ fn write(
         }),
     };
     let body = compact.as_ref().unwrap_or(body);
-    let mut head = Vec::with_capacity(32 + name.bytes().len());
-    Head { form, kind, name: name.bytes(), sequence, len: 0 }.write(&mut head);
-    if let Some(header) = header {
-        head.extend_from_slice(body);
-        let mut frame = Vec::with_capacity(head.len() + 64);
-        header.write(&head, &mut frame);
-        out.put(&frame.into());
-        return;
-    }
-    if framed {
-        let len = (head.len() + body.len()) as u32;
-        out.tail().extend_from_slice(&len.to_be_bytes());
-    }
-    out.tail().extend_from_slice(&head);
-    out.put(body);
+    let head = Head { form, kind, name: name.bytes(), sequence, len: 0 };
+    let Some(header) = header else { return head.put(framed, body, out) };
+    let mut message = Vec::with_capacity(32 + name.bytes().len() + body.len());
+    head.write(&mut message);
+    message.extend_from_slice(body);
+    let mut frame = Vec::with_capacity(message.len() + 64);
+    header.write(&message, &mut frame);
+    out.put(&frame.into());
 }
 
 /// Answers a frame of which nothing but the number is known, and ends the connection.

@@ -20,6 +20,9 @@ pub trait Value: Sized {
     /// Its type on the wire.
     const TYPE: Type;
 
+    /// The only field of a struct, if that is a struct and always there.
+    const SOLE: Option<i16> = None;
+
     /// Appends the value.
     fn write(&self, out: &mut Vec<u8>);
 
@@ -140,17 +143,15 @@ impl<'a> Reader<'a> {
             }
             Type::LIST | Type::SET => {
                 self.enter()?;
-                let [element] = self.array()?;
-                let count = self.count(&[Type(element)])?;
-                self.skip_elements(&[Type(element)], count)?;
+                let (element, count) = self.list()?;
+                self.skip_elements(&[element], count)?;
                 self.leave();
                 Ok(())
             }
             Type::MAP => {
                 self.enter()?;
-                let [key, value] = self.array()?;
-                let count = self.count(&[Type(key), Type(value)])?;
-                self.skip_elements(&[Type(key), Type(value)], count)?;
+                let (kinds, count) = self.map()?;
+                self.skip_elements(&kinds, count)?;
                 self.leave();
                 Ok(())
             }
@@ -170,6 +171,24 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The type of the elements of a list or set, and how many follow.
+    ///
+    /// # Errors
+    /// More of them than there are bytes, and a type that is none.
+    pub fn list(&mut self) -> Result<(Type, usize), Malformed> {
+        let [kind] = self.array()?;
+        Ok((Type(kind), self.count(&[Type(kind)])?))
+    }
+
+    /// The types of the keys and values of a map, and how many pairs follow.
+    ///
+    /// # Errors
+    /// More of them than there are bytes, and a type that is none.
+    pub fn map(&mut self) -> Result<([Type; 2], usize), Malformed> {
+        let kinds = self.array::<2>()?.map(Type);
+        Ok((kinds, self.count(&kinds)?))
     }
 
     /// The length of a string.
@@ -195,10 +214,9 @@ impl<'a> Reader<'a> {
 
     /// The number of elements of a list or set of `T`; none if what came is of another type, and skipped.
     fn elements<T: Value>(&mut self) -> Result<Option<usize>, Malformed> {
-        let [kind] = self.array()?;
-        let count = self.count(&[Type(kind)])?;
-        if count > 0 && Type(kind) != T::TYPE {
-            self.skip_elements(&[Type(kind)], count)?;
+        let (kind, count) = self.list()?;
+        if count > 0 && kind != T::TYPE {
+            self.skip_elements(&[kind], count)?;
             return Ok(None);
         }
         self.charge::<T>(count)?;
@@ -395,9 +413,7 @@ impl<K: Ord + Value, V: Value> Value for BTreeMap<K, V> {
 
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         input.enter()?;
-        let [key, value] = input.array()?;
-        let kinds = [Type(key), Type(value)];
-        let count = input.count(&kinds)?;
+        let (kinds, count) = input.map()?;
         let mut entries = BTreeMap::new();
         if count > 0 && kinds != [K::TYPE, V::TYPE] {
             input.skip_elements(&kinds, count)?;

@@ -43,6 +43,9 @@ pub trait ClientWire: Send {
     /// call of the method. Calls on postcard are refused by a server that was built from another `schema`.
     fn method(&mut self, number: u16, name: &str, schema: Option<SchemaId>, out: &mut Outbox);
 
+    /// The method of this number streams, in one direction or both; said after its name.
+    fn streams(&mut self, _number: u16) {}
+
     /// Begins a call, with its first message if it has one.
     ///
     /// # Errors
@@ -103,12 +106,23 @@ pub trait ClientWire: Send {
     /// Whether the server reads messages in this encoding; only plain ones until it has said so.
     fn takes(&self, encoding: Encoding) -> bool;
 
+    /// Whether it [takes](Self::takes) them in streams too.
+    fn compresses_streams(&self) -> bool {
+        true
+    }
+
     /// Largest message that the server takes, in bytes before compression.
     fn message_bytes_max(&self) -> u32;
 
     /// Bytes that may be sent of a new stream before the server gave credit; `u32::MAX` on a wire without credit.
     fn send_window(&self) -> u32 {
         u32::MAX
+    }
+
+    /// Bytes of a stream that a server may send ahead of its reader, where servers are told so many: more on a wire
+    /// that tells them nothing, and whose servers keep a window of their own.
+    fn receive_window(&self, told: u32) -> u32 {
+        told
     }
 
     /// Whether the [attachment](Metadata::attachment) of a call has a place. Calls with one fail where it has not.

@@ -4,7 +4,7 @@ use super::{Call, Cx, Reply, ReplyBody, RequestBody};
 use crate::{
     Metadata, Result,
     compression::{Message, Packing},
-    stream::Items,
+    stream::{Items, Passing},
 };
 use bytes::Bytes;
 use std::{
@@ -151,8 +151,12 @@ struct Changed {
     ended: bool,
 }
 
-impl Items for Changed {
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+impl Passing for Changed {
+    fn items(&self) -> &dyn Items {
+        &*self.items
+    }
+
+    fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         if this.ended {
             return Poll::Ready(None);
@@ -163,17 +167,5 @@ impl Items for Changed {
             this.ended = matches!(item, Some(Err(_)));
             item
         })
-    }
-
-    fn held(&self) -> usize {
-        self.items.held()
-    }
-
-    fn head(&self) -> Metadata {
-        self.items.head()
-    }
-
-    fn trailers(&self) -> Metadata {
-        self.items.trailers()
     }
 }

@@ -16,7 +16,7 @@ use super::{
     options::Options,
 };
 use crate::{
-    Code, Codec, Metadata, Origin, Result, Retry, Status,
+    Code, Codec, Kind, Metadata, Pushes, Result, Retry, Status,
     compression::Message,
     driver::{CallWaker, Wakes},
     net::{self, Io},
@@ -24,7 +24,7 @@ use crate::{
     stream::{self, Batch, Queue},
 };
 use bytes::{Bytes, BytesMut};
-use ending::{Talk, close};
+use ending::Talk;
 use std::{
     future::Future,
     io::IoSlice,
@@ -82,6 +82,8 @@ struct Inner {
     due: Vec<CallId>,
     /// Bytes that a server may send of a stream ahead of its reader.
     window: u32,
+    /// Who reads what nobody asked for.
+    pushes: Option<Pushes>,
     earliest: Option<Instant>,
 }
 
@@ -113,7 +115,10 @@ impl Connection {
         };
         let mut out = Outbox::new();
         wire.greet(&mut out);
+        // Of those that begin with a call.
+        let silent = out.is_empty();
         let wakes = Arc::new(Wakes::default());
+        let window = wire.receive_window(limits.stream_window_bytes);
         let inner = Inner {
             wire,
             out,
@@ -125,7 +130,8 @@ impl Connection {
             settling: None,
             fresh: Vec::new(),
             due: Vec::new(),
-            window: limits.stream_window_bytes,
+            window,
+            pushes: options.pushes.clone(),
             earliest: None,
         };
         let connection = Arc::new(Connection {
@@ -149,6 +155,7 @@ impl Connection {
             wake: Vec::new(),
             last_read: now,
             talk: Talk::default(),
+            unused: silent.then(|| Box::pin(tokio::time::sleep(ending::UNUSED_MAX))),
             pinged: None,
             alarm: None,
             sleep: None,
@@ -350,6 +357,9 @@ impl Inner {
         })?;
         self.methods.push(method);
         self.wire.method(number, method.path, method.schema(), &mut self.out);
+        if method.kind() != Kind::Unary {
+            self.wire.streams(number);
+        }
         Ok(number)
     }
 
@@ -419,6 +429,13 @@ impl Inner {
                     }
                     Some(state) => {
                         if let Some(parts) = state.unusual() {
+                            if parts.item.is_some() {
+                                self.wire.cancel(id, &mut self.out);
+                                let text = "the server answers with a stream, and the call has one reply";
+                                parts.end = Some(Err(Status::unimplemented(text)));
+                                wake.extend(parts.waker.take());
+                                return;
+                            }
                             parts.item = Some(Message { bytes: item, compressed });
                         }
                     }
@@ -451,6 +468,11 @@ impl Inner {
                 }
             }
             ClientEvent::GoAway { status } => self.closed = Some(status),
+            ClientEvent::Push(push) => {
+                if let Some(pushes) = &self.pushes {
+                    pushes.put(*push);
+                }
+            }
             ClientEvent::Pong => {}
         }
     }
@@ -516,7 +538,8 @@ impl Inner {
         let Inner { fresh, calls, earliest, .. } = self;
         for (id, timeout) in fresh.drain(..) {
             let Some(place) = calls.get_mut(id) else { continue };
-            let deadline = now + timeout;
+            // A time that no clock reaches is none.
+            let Some(deadline) = now.checked_add(timeout) else { continue };
             place.deadline = Some(deadline);
             if earliest.is_none_or(|earliest| deadline < earliest) {
                 *earliest = Some(deadline);
@@ -572,6 +595,8 @@ pub(super) struct Task {
     wake: Vec<Waker>,
     last_read: Instant,
     talk: Talk,
+    /// Ends once the connection has waited long enough for something to be said.
+    unused: Option<Pin<Box<Sleep>>>,
     pinged: Option<Instant>,
     alarm: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -579,6 +604,9 @@ pub(super) struct Task {
 
 impl Task {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if let Some(end) = self.give_back(cx) {
+            return Poll::Ready(end);
+        }
         let mut reads = 0;
         loop {
             if let Some(end) = self.prepare(cx) {
@@ -764,36 +792,5 @@ impl Task {
             }
         }
         true
-    }
-
-    fn lost(&self, why: &str) -> Status {
-        Status::unavailable(format!("the connection to {} is lost: {why}", self.peer))
-            .with_origin(Origin::Path)
-            .with_retry(Retry::IfIdempotent)
-    }
-}
-
-impl Future for Task {
-    type Output = Ended;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let this = self.get_mut();
-        this.turn(cx).map(|end| {
-            // TLS and WebSockets say that they end. One try: nobody waits for the answer.
-            let _ = Pin::new(&mut *this.io).poll_shutdown(cx);
-            close(&this.connection, &end);
-            // Calls whose deadline passed in this very turn.
-            for waker in this.wake.drain(..) {
-                waker.wake();
-            }
-            this.talk.ended(this.last_read, end)
-        })
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        // The runtime that drove the connection has ended, or the connection has.
-        close(&self.connection, &self.lost("its runtime has ended"));
     }
 }

@@ -27,7 +27,7 @@ mod streams;
 mod tries;
 
 pub(super) use budget::Budget;
-pub(super) use calls::{First, unary};
+pub(super) use calls::{ATTEMPT, First, unary};
 pub(super) use explain::Trail;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::Ticket;

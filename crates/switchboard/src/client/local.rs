@@ -120,6 +120,7 @@ fn peer(address: String) -> Arc<Peer> {
         counts: None,
         tally: None,
         connection: 0,
+        pusher: None,
     })
 }
 

@@ -12,7 +12,7 @@ use super::{
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
-    Codec, Compression, Limit, Limits, Metadata, Result, Status,
+    Codec, Compression, Limit, Limits, Metadata, Pushes, Result, Status,
     compression::Calling,
     discover::Registry,
     limits::Source,
@@ -60,6 +60,8 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) compression: Calling,
     pub(super) metadata: Always,
+    /// Who reads what servers send without having been asked.
+    pub(super) pushes: Option<Pushes>,
     /// The wire of another framework; none for the native one and for those on HTTP.
     pub(super) foreign: Option<Arc<dyn Foreign>>,
     #[cfg(feature = "http")]
@@ -131,6 +133,7 @@ impl ChannelBuilder {
                 limits: Limits::default(),
                 compression: Calling::default(),
                 metadata: Always::default(),
+                pushes: None,
                 foreign: None,
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
@@ -264,6 +267,13 @@ impl ChannelBuilder {
         self
     }
 
+    /// Puts what servers send without having been asked into `pushes`; it is dropped otherwise. Only servers of rpcx,
+    /// and ours to its clients, send any: for other wires this is an error of [`connect`](Self::connect).
+    pub fn pushes(mut self, pushes: &Pushes) -> ChannelBuilder {
+        self.options.pushes = Some(pushes.clone());
+        self
+    }
+
     /// Sets options as they stand behind the `?` of a URL: `balance=round_robin&timeout=1s`. What has no URL of its
     /// own, a [fleet](Channel::fleet), is configured so.
     ///
@@ -332,6 +342,11 @@ impl ChannelBuilder {
             let text = format!(
                 "the wire of {url:?} does not go through WebSockets: use tcp://, tls://, unix: or memory://"
             );
+            return Err(Status::invalid_argument(text));
+        }
+        let hears_pushes = self.options.foreign.as_ref().is_some_and(|foreign| foreign.hears_pushes());
+        if self.options.pushes.is_some() && !hears_pushes {
+            let text = format!("the wire of {url:?} has no place for pushes; wire=rpcx has");
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "tls")]

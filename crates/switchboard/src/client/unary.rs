@@ -11,6 +11,7 @@ use crate::{
     call::{ReplyBody, RequestBody},
     codec::Form,
     compression::{Message, Packing},
+    guard,
     stream::check_reply,
 };
 use bytes::Bytes;
@@ -60,7 +61,8 @@ impl<R> UnaryCall<R> {
         self
     }
 
-    /// Sends the call and tells, beside what came of it, what the channel knew before and what became of each attempt.
+    /// Sends the call and tells, beside what came of it, what the channel knew before and what became of each attempt,
+    /// at the limits of the server too, where that is Switchboard and the wire carries metadata.
     /// Costs more than a call; for people who ask why.
     ///
     /// Cancel safe as the call itself.
@@ -77,12 +79,14 @@ impl<R> UnaryCall<R> {
             |channel| channel.explain(method, key.as_deref()),
         );
         self.raw.begin.asked().trail = Some(trail.clone());
+        // Without it less is told.
+        let _ = self.raw.begin.metadata.insert(guard::ASKED.0, guard::ASKED.1);
         // A fleet notes its attempts itself; elsewhere there is one.
         let is_fleet = channel.as_ref().is_some_and(|channel| matches!(&*channel.0, Way::Fleet(_)));
         let only = (!is_fleet).then(|| trail.begin(before.channel.clone()));
         let outcome = (&mut self).await;
         if let Some(at) = only {
-            trail.end(at, outcome.as_ref().err().cloned());
+            trail.end(at, outcome.as_ref().map(|answer| [&answer.metadata, &answer.trailers]));
         }
         let (attempts, took) = trail.take();
         // The balancer may have chosen otherwise when it was asked for the call.

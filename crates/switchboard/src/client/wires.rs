@@ -1,6 +1,8 @@
 //! Wires of other frameworks that a channel speaks: one file each, and a line in [`WIRES`].
 
 mod baidu;
+mod erpc;
+mod kiss;
 mod rpcx;
 mod thrift;
 
@@ -27,6 +29,11 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
     /// How messages are written where generated code would write them as `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
+    /// Whether servers may send what nobody asked for.
+    fn hears_pushes(&self) -> bool {
+        false
+    }
+
     /// The machine of a new connection.
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire>;
 }
@@ -37,6 +44,8 @@ type Make = fn() -> Box<dyn Foreign>;
 /// The one list, by the names that `wire=` takes.
 const WIRES: &[(&str, Make)] = &[
     ("baidu_std", || Box::<baidu::BaiduStd>::default()),
+    ("erpc", || Box::<erpc::Erpc>::default()),
+    ("kiss", || Box::<kiss::Kiss>::default()),
     ("rpcx", rpcx::make),
     ("thrift", || Box::<thrift::Thrift>::default()),
 ];
@@ -78,4 +87,54 @@ pub(super) fn of_options<'a>(
 /// The names that `wire=` takes, each after a comma.
 pub(super) fn names() -> String {
     WIRES.iter().map(|(name, _)| format!(", {name}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Call, Channel, ClientMethod, Kind, MethodInfo, Reply, Server, Service, ServiceInfo};
+    use bytes::Bytes;
+    use std::time::Duration;
+
+    static INFO: ServiceInfo = ServiceInfo {
+        name: "test.Mirror",
+        methods: &[MethodInfo::new("Show", Kind::Unary)],
+        descriptor: &[],
+    };
+    static SHOW: ClientMethod = ClientMethod { service: &INFO, index: 0, path: "test.Mirror/Show" };
+
+    struct Mirror;
+
+    impl Service for Mirror {
+        fn info(&self) -> &'static ServiceInfo {
+            &INFO
+        }
+
+        async fn call(&self, call: Call) -> Result<Reply> {
+            let (message, cx) = call.into_one()?;
+            Ok(Reply::one(message, cx))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_that_ask_who_is_there_cut_no_connection_that_waits_for_its_first_call() {
+        for wire in ["baidu_std", "rpcx", "thrift"] {
+            for (kind, options) in [("one", ""), ("fleet", "&balance=random")] {
+                let address = format!("memory://silent-{wire}-{kind}");
+                let running = Server::new().add(Mirror).listen(&address).start().await.unwrap();
+                let channel = Channel::connect(&format!("{address}?wire={wire}{options}")).await.unwrap();
+                for _ in 0..2 {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    // A struct without fields, in Thrift.
+                    let (codec, message) = (channel.codec(Codec::Proto), Bytes::from_static(&[0]));
+                    let call = channel.unary(&SHOW, codec, Ok(message.clone()), |_, reply| Ok(reply));
+                    let reply = call.await.unwrap();
+                    assert_eq!((&*reply, reply.attempts()), (&message, 1), "{wire}{options}");
+                }
+                assert_eq!(running.stats().unknown_protocol, 0, "{wire}{options}");
+                drop(channel);
+                running.stop(Duration::ZERO, Duration::from_secs(60)).await;
+            }
+        }
+    }
 }

@@ -145,6 +145,7 @@ mod tests {
             counts: None,
             tally: None,
             connection: 0,
+            pusher: None,
         };
         let cx = Cx::new(&Arc::new(peer), &SERVICE, &METHOD, None, Metadata::new());
         Call::new(0, codec, RequestBody::One(Bytes::new()), cx).into_one().expect("one message").1

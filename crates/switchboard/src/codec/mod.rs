@@ -1,5 +1,6 @@
 //! Messages to bytes and back, one file a family of types.
 
+pub mod flatbuffers;
 #[cfg(feature = "proto")]
 pub mod proto;
 pub mod serde;
@@ -11,6 +12,7 @@ mod arena;
 mod encoded;
 mod msgpack;
 mod payload;
+mod raw;
 #[cfg(feature = "proto")]
 mod segments;
 

@@ -17,11 +17,12 @@ const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf, JSON and MessagePack.
+/// `Internal` when it is too large for protobuf, `Unimplemented` for other codecs than protobuf, which raw bytes are
+/// too, JSON and MessagePack.
 #[inline]
 pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes> {
     match codec {
-        Codec::Proto => {
+        Codec::Proto | Codec::Raw => {
             let mut sizes = SizeCache::new();
             let len = message.compute_size(&mut sizes);
             check_len::<M>(len)?;
@@ -37,7 +38,7 @@ pub fn encode<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Bytes
 /// Those of [`encode`].
 #[inline]
 pub fn encode_payload<M: Message + Serialize>(message: &M, codec: Codec) -> Result<Payload> {
-    if codec != Codec::Proto {
+    if !matches!(codec, Codec::Proto | Codec::Raw) {
         return Ok(encode_json(message, codec)?.into());
     }
     let mut sizes = SizeCache::new();
@@ -68,7 +69,12 @@ pub(super) fn encode_json<T: Serialize>(message: &T, codec: Codec) -> Result<Byt
             msgpack::write(&mut written, message).map_err(|error| refused(&error))?;
             Ok(written.into())
         }
-        Codec::Postcard | Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::FlatBuffers
+        | Codec::Postcard
+        | Codec::Proto
+        | Codec::Raw
+        | Codec::Thrift
+        | Codec::ThriftStruct => Err(foreign(short_name::<T>(), codec, KNOWN)),
     }
 }
 
@@ -93,7 +99,7 @@ pub(super) fn check_len<M>(len: u32) -> Result<()> {
 #[inline]
 pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> Result<M> {
     match codec {
-        Codec::Proto => {
+        Codec::Proto | Codec::Raw => {
             // From the shared bytes, not a slice: `bytes` fields become shares of them.
             M::decode(&mut bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
@@ -101,7 +107,9 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
-        Codec::Postcard | Codec::Thrift => Err(foreign(short_name::<M>(), codec, KNOWN)),
+        Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<M>(), codec, KNOWN))
+        }
     }
 }
 
@@ -112,7 +120,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
 #[inline]
 pub fn view_bytes<M: Message + DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<Bytes> {
     match codec {
-        Codec::Proto => Ok(bytes),
+        Codec::Proto | Codec::Raw => Ok(bytes),
         _ => Ok(decode::<M>(codec, bytes)?.encode_to_bytes()),
     }
 }

@@ -1,6 +1,6 @@
 //! Serde types: postcard between Rust programs, JSON and MessagePack with everybody else.
 
-use super::{OFFSET, foreign, malformed, msgpack, short_name};
+use super::{OFFSET, foreign, malformed, msgpack, raw, short_name};
 use crate::{Codec, Result};
 use bytes::{Buf, Bytes};
 use serde::{Serialize, de::DeserializeOwned};
@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// Writes a message.
 ///
 /// # Errors
-/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf and Thrift.
+/// `Internal` when the type refuses to be written, `Unimplemented` for protobuf, Thrift and FlatBuffers.
 pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
     let refused = |error: &dyn std::fmt::Display| {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
@@ -28,12 +28,21 @@ pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
             msgpack::write(&mut scratch, message).map_err(|error| refused(&error))?;
             Ok(payload(scratch))
         }
-        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Raw => raw::write(message).map(Bytes::from).ok_or_else(|| {
+            let text = format!(
+                "{} cannot be written as raw bytes: it is more than one value of bytes",
+                short_name::<T>()
+            );
+            crate::Status::unimplemented(text)
+        }),
+        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }
 
 /// What serde types are written as.
-const KNOWN: &str = "postcard, json and msgpack";
+const KNOWN: &str = "postcard, json, msgpack and raw";
 
 /// Larger messages keep the memory that they were written into.
 const SCRATCH_MAX: usize = 16 << 10;
@@ -93,7 +102,7 @@ pub(super) fn payload(mut scratch: Vec<u8>) -> Bytes {
 /// Reads a message.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf and Thrift.
+/// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf, Thrift and FlatBuffers.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the shape of every decoder; protobuf takes shares of the bytes"
@@ -107,6 +116,9 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error))
         }
         Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
-        Codec::Proto | Codec::Thrift => Err(foreign(short_name::<T>(), codec, KNOWN)),
+        Codec::Raw => raw::read(&bytes).map_err(|error| malformed(short_name::<T>(), codec, &error)),
+        Codec::FlatBuffers | Codec::Proto | Codec::Thrift | Codec::ThriftStruct => {
+            Err(foreign(short_name::<T>(), codec, KNOWN))
+        }
     }
 }

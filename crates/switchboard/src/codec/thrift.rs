@@ -2,8 +2,10 @@
 //!
 //! Written as Thrift, a request is the struct of a method's arguments and a reply that of its result, in which field 0
 //! is the value and others are the exceptions that the method declares. In JSON and postcard the arguments have names,
-//! and the reply is the value; an exception is a [`Status`] with the exception as its detail, whose type name is that
-//! of the exception and whose value is its struct in the binary protocol.
+//! and the reply is the value. As a struct on its own, which rpcx has, a request is the only argument if that is a
+//! struct, and a reply is the value if that is one; others are as in Thrift. Beside Thrift itself an exception is a
+//! [`Status`] with the exception as its detail, whose type name is that of the exception and whose value is its struct
+//! in the binary protocol.
 
 use super::{malformed, serde, short_name};
 use crate::{Codec, Result, Status};
@@ -61,10 +63,14 @@ pub fn status<E: Exception>(exception: &E, code: crate::Code, text: &str) -> Sta
 /// `Internal` when the type refuses to be written, `ResourceExhausted` for one too large for Thrift, `Unimplemented`
 /// for protobuf.
 pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> {
-    if codec == Codec::Thrift {
-        return written::<T>(|out| message.write(out));
+    match codec {
+        Codec::Thrift => written::<T>(|out| message.write(out)),
+        Codec::ThriftStruct => {
+            let whole = written::<T>(|out| message.write(out))?;
+            Ok(if T::SOLE.is_some() { whole.slice(FIELD_HEAD..whole.len() - STOP) } else { whole })
+        }
+        codec => serde::encode(message, codec),
     }
-    serde::encode(message, codec)
 }
 
 /// Reads a message.
@@ -72,12 +78,24 @@ pub fn encode<T: Serialize + Value>(message: &T, codec: Codec) -> Result<Bytes> 
 /// # Errors
 /// `InvalidArgument` for bytes that are no such message, `Unimplemented` for protobuf.
 pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result<T> {
-    if codec == Codec::Thrift {
-        return T::read(&mut Reader::new(&bytes))
-            .map_err(|error| malformed(short_name::<T>(), codec, &error));
-    }
-    serde::decode(codec, bytes)
+    let whole = match (codec, T::SOLE) {
+        (Codec::ThriftStruct, Some(id)) => {
+            let mut whole = Vec::with_capacity(FIELD_HEAD + bytes.len() + STOP);
+            put_field_head(&mut whole, Type::STRUCT, id);
+            whole.extend_from_slice(&bytes);
+            put_stop(&mut whole);
+            whole.into()
+        }
+        (Codec::Thrift | Codec::ThriftStruct, _) => bytes,
+        _ => return serde::decode(codec, bytes),
+    };
+    T::read(&mut Reader::new(&whole)).map_err(|error| malformed(short_name::<T>(), codec, &error))
 }
+
+/// Bytes before the struct in a field: type and number.
+const FIELD_HEAD: usize = 3;
+/// Bytes behind the last field.
+const STOP: usize = 1;
 
 /// Writes what a method returned, or one of the exceptions that it declares.
 ///
@@ -88,7 +106,11 @@ pub fn encode_result<T: Serialize + Value>(
     codec: Codec,
     throws: &[Throw],
 ) -> Result<Bytes> {
-    if codec != Codec::Thrift {
+    if codec == Codec::ThriftStruct && T::TYPE == Type::STRUCT {
+        let value = outcome?;
+        return written::<T>(|out| value.write(out));
+    }
+    if !matches!(codec, Codec::Thrift | Codec::ThriftStruct) {
         return serde::encode(&outcome?, codec);
     }
     match outcome {
@@ -118,7 +140,11 @@ pub fn encode_result<T: Serialize + Value>(
 /// # Errors
 /// The exception that it threw, those of [`decode`], and `Internal` for a result with neither value nor exception.
 pub fn decode_result<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes, throws: &[Throw]) -> Result<T> {
-    if codec != Codec::Thrift {
+    if codec == Codec::ThriftStruct && T::TYPE == Type::STRUCT {
+        return T::read(&mut Reader::new(&bytes))
+            .map_err(|error| malformed(short_name::<T>(), codec, &error));
+    }
+    if !matches!(codec, Codec::Thrift | Codec::ThriftStruct) {
         return serde::decode(codec, bytes);
     }
     read_result(&bytes, throws).map_err(|error| malformed(short_name::<T>(), codec, &error))?.map_err(

@@ -7,6 +7,7 @@ use super::{
 use crate::{Code, Result, Status, client};
 use std::{
     collections::HashMap,
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Waker},
     time::Duration,
@@ -22,10 +23,13 @@ pub trait Backend: Send + Sync + 'static {
     /// For texts: `etcd 127.0.0.1:2379`.
     fn name(&self) -> &str;
 
-    /// Reads a service from scratch and follows it: every whole list goes to [`Feed::publish`]. Ends with why it
-    /// cannot go on, and is then called again after a pause; it is dropped when nobody watches any more, or to be
-    /// called anew. It need not have limits for the list itself, but must not hold answers of any size.
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status>;
+    /// Reads a service from scratch and follows it: every whole list goes to [`Feed::publish`]. It is dropped when
+    /// nobody watches any more, or to be called anew. It need not have limits for the list itself, but must not hold
+    /// answers of any size.
+    ///
+    /// # Errors
+    /// Why it cannot go on, which is its only end; it is then called again after a pause.
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>>;
 
     /// Whether it may have lost registrations while it did not answer, those that are not renewed yet: true unless what
     /// it has is written down elsewhere, as records and files are.
@@ -48,22 +52,17 @@ pub trait Held: Send + Sync {
 }
 
 /// A registry: a back end, and the rules that hold for every one.
-pub struct Discovery<B> {
-    backend: Arc<B>,
+pub struct Discovery {
+    backend: Arc<dyn Backend>,
     options: Options,
     /// Each service is followed once, however many watch it.
     followed: Mutex<HashMap<String, Weak<Following>>>,
 }
 
-impl<B: Backend> Discovery<B> {
+impl Discovery {
     /// A registry of this back end.
-    pub fn new(backend: B, options: Options) -> Discovery<B> {
+    pub fn new(backend: impl Backend, options: Options) -> Discovery {
         Discovery { backend: Arc::new(backend), options, followed: Mutex::default() }
-    }
-
-    /// The back end.
-    pub fn backend(&self) -> &B {
-        &self.backend
     }
 
     /// What was set.
@@ -80,14 +79,12 @@ impl<B: Backend> Discovery<B> {
         let task = tokio::spawn(driving).abort_handle();
         Arc::new(Following { feed, task })
     }
-}
 
-impl<B: Backend> Registry for Discovery<B> {
-    fn name(&self) -> &str {
+    pub(super) fn backend_name(&self) -> &str {
         self.backend.name()
     }
 
-    fn watch(&self, service: &str) -> Watch {
+    pub(super) fn watch_service(&self, service: &str) -> Watch {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = followed.get(service).and_then(Weak::upgrade);
         // Its task ends with its runtime, which may be before the registry's end.
@@ -105,11 +102,15 @@ impl<B: Backend> Registry for Discovery<B> {
         Watch { following, snapshots }
     }
 
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        Box::pin(async move {
-            instance.encode(self.options.instance_bytes_max)?;
-            lease::register(self.backend.clone(), instance, &self.options).await
-        })
+    pub(super) async fn register_instance(&self, instance: Instance) -> Result<Lease> {
+        instance.encode(self.options.instance_bytes_max)?;
+        lease::register(self.backend.clone(), instance, &self.options).await
+    }
+}
+
+impl Registry for Discovery {
+    fn discovery(&self) -> &Discovery {
+        self
     }
 }
 
@@ -195,6 +196,13 @@ impl Feed {
     /// The most instances of a list. Who reads a longer one may stop at one more.
     pub fn instances_max(&self) -> usize {
         self.options.instances_max
+    }
+
+    /// The most bytes of an answer with a whole list: a registry's own names beside ours take about as much again, and
+    /// 256 MiB are enough for any.
+    pub fn answer_bytes_max(&self) -> usize {
+        let ours = self.options.instances_max.saturating_mul(self.options.instance_bytes_max);
+        ours.saturating_mul(2).min(256 << 20)
     }
 
     /// The registry's whole list as it is now. Instances of other services are left out, and so are those that cannot
@@ -318,16 +326,16 @@ const WELL_AFTER: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Follows a service for as long as somebody watches it.
-async fn drive<B: Backend>(backend: Arc<B>, feed: Arc<Feed>) {
+async fn drive(backend: Arc<dyn Backend>, feed: Arc<Feed>) {
     tokio::join!(follow_on(&*backend, &feed), keep_on_disk(&feed));
 }
 
-async fn follow_on<B: Backend>(backend: &B, feed: &Feed) {
+async fn follow_on(backend: &dyn Backend, feed: &Feed) {
     let (mut failures, mut asked) = (0, None);
     loop {
         let (answers, started) = (feed.answers(), Instant::now());
-        let why = tokio::select! {
-            why = backend.follow(&feed.service, feed) => why,
+        let Err(why) = tokio::select! {
+            ended = backend.follow(&feed.service, feed) => ended,
             () = feed.doubt(asked) => {
                 asked = Some(Instant::now());
                 continue;

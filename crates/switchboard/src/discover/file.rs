@@ -1,9 +1,10 @@
 //! A file that lists instances and is read again when it changes.
 
-use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch};
+use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry};
 use crate::{Code, Result, Status};
 use serde::Deserialize;
 use std::{
+    convert::Infallible,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -22,10 +23,10 @@ use tokio::{task::spawn_blocking, time::sleep};
 ///
 /// In TOML each is an `[[instances]]`. The fields are those of [`Instance`]; only `service` and `address` are needed,
 /// and a name that is none of them is a mistake. A file with a mistake, or one that is gone, changes nothing: what was
-/// read last stays, and the log and [`Watch::state`] say why. Replace it by renaming another over it, so that it is
-/// never seen half written.
+/// read last stays, and the log and [`Watch::state`](super::Watch::state) say why. Replace it by renaming another over
+/// it, so that it is never seen half written.
 pub struct File {
-    discovery: Discovery<Listed>,
+    discovery: Discovery,
 }
 
 impl File {
@@ -39,16 +40,8 @@ impl File {
 }
 
 impl Registry for File {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
@@ -66,13 +59,10 @@ impl Backend for Listed {
         &self.name
     }
 
-    fn follow<'a>(&'a self, _service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+    fn follow<'a>(&'a self, _service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
         Box::pin(async move {
             // The first time at once and here: it is one file, and who starts wants to know who there is.
-            let mut content = match read(&self.path, self.bytes_max) {
-                Ok(content) => content,
-                Err(error) => return error,
-            };
+            let mut content = read(&self.path, self.bytes_max)?;
             loop {
                 match parse(&self.path, &content) {
                     Ok(instances) => feed.publish(instances.into_iter().map(Ok)),
@@ -87,8 +77,10 @@ impl Backend for Listed {
                             content = new;
                             break;
                         }
-                        Ok(Err(error)) => return error,
-                        Err(error) => return Status::internal(format!("reading {}: {error}", self.name)),
+                        Ok(Err(error)) => return Err(error),
+                        Err(error) => {
+                            return Err(Status::internal(format!("reading {}: {error}", self.name)));
+                        }
                     }
                 }
             }

@@ -1,9 +1,10 @@
 //! A list that the program itself has: instances known beforehand, and a registry within one process.
 
-use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Lease, Options, Registry, Watch};
-use crate::{Result, Status};
+use super::{Backend, BoxFuture, Discovery, Feed, Held, Instance, Options, Registry};
+use crate::Result;
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -24,7 +25,8 @@ use tokio::sync::watch;
 /// # }
 /// ```
 pub struct Fixed {
-    discovery: Discovery<List>,
+    discovery: Discovery,
+    list: List,
 }
 
 impl Fixed {
@@ -32,7 +34,8 @@ impl Fixed {
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Fixed {
         let list = List::default();
         list.replace(instances);
-        Fixed { discovery: Discovery::new(list, Options::new().confirm_after(Duration::ZERO)) }
+        let discovery = Discovery::new(list.clone(), Options::new().confirm_after(Duration::ZERO));
+        Fixed { discovery, list }
     }
 
     /// One service at these addresses, each with weight 100.
@@ -42,26 +45,18 @@ impl Fixed {
 
     /// Lists these from now on, and no others.
     pub fn replace(&self, instances: impl IntoIterator<Item = Instance>) {
-        self.discovery.backend().replace(instances);
+        self.list.replace(instances);
     }
 }
 
 impl Registry for Fixed {
-    fn name(&self) -> &str {
-        self.discovery.name()
-    }
-
-    fn watch(&self, service: &str) -> Watch {
-        self.discovery.watch(service)
-    }
-
-    fn register(&self, instance: Instance) -> BoxFuture<'_, Result<Lease>> {
-        self.discovery.register(instance)
+    fn discovery(&self) -> &Discovery {
+        &self.discovery
     }
 }
 
 /// The list, by service and id.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct List {
     shared: Arc<Shared>,
 }
@@ -92,7 +87,7 @@ impl Backend for List {
         "fixed list"
     }
 
-    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Status> {
+    fn follow<'a>(&'a self, service: &'a str, feed: &'a Feed) -> BoxFuture<'a, Result<Infallible>> {
         Box::pin(async move {
             let mut changed = self.shared.changed.subscribe();
             loop {
@@ -165,6 +160,19 @@ mod tests {
     async fn an_unknown_service_is_known_to_be_empty() {
         let mut watch = Fixed::addresses("ab", ["tcp://h:1"]).watch("a");
         assert!(watch.changed().await.instances.is_empty());
+    }
+
+    #[tokio::test]
+    async fn doubts_may_last_for_ever() {
+        let list = List::default();
+        let registry = Discovery::new(list.clone(), Options::new().confirm_after(Duration::MAX));
+        list.replace([Instance::new("a", "tcp://h:1")]);
+        let mut watch = registry.watch("a");
+        list.replace([]);
+        while watch.state().held_back.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(watch.changed().await.instances.len(), 1);
     }
 
     #[tokio::test]

@@ -96,8 +96,8 @@ impl fmt::Debug for Lease {
 }
 
 /// Registers once and keeps it from then on.
-pub(super) async fn register<B: Backend>(
-    backend: Arc<B>,
+pub(super) async fn register(
+    backend: Arc<dyn Backend>,
     instance: Instance,
     options: &Options,
 ) -> Result<Lease> {
@@ -120,7 +120,7 @@ fn patience(ttl: Duration) -> Duration {
 /// No registry may hold us for longer than one renewal may take.
 async fn limited<T>(
     limit: Duration,
-    backend: &impl Backend,
+    backend: &dyn Backend,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     timeout(limit, work).await.unwrap_or_else(|_| {
@@ -130,8 +130,8 @@ async fn limited<T>(
 }
 
 /// The task of a lease.
-struct Keeper<B> {
-    backend: Arc<B>,
+struct Keeper {
+    backend: Arc<dyn Backend>,
     instance: Instance,
     options: Options,
     /// None while the registry is down or has forgotten it.
@@ -139,7 +139,7 @@ struct Keeper<B> {
     is_held: watch::Sender<bool>,
 }
 
-impl<B: Backend> Keeper<B> {
+impl Keeper {
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         let share = self.options.ttl / 3;
         let (mut failures, mut pause) = (0, share);

@@ -20,6 +20,9 @@ impl Default for Options {
     }
 }
 
+/// More would overflow clocks.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl Options {
     /// What is usual.
     pub fn new() -> Options {
@@ -41,7 +44,8 @@ impl Options {
         self
     }
 
-    /// How long instances that vanish all at once are kept; 10 s unless set, zero believes everything.
+    /// How long instances that vanish all at once are kept; 10 s unless set, zero believes everything, and more than a
+    /// year is a year.
     ///
     /// The exact rule. An instance is *lost* when it was published as `Up` and a later snapshot of the registry does
     /// not have it, or has it as `Down`; one that was `Draining` may end without being lost. Let `lost` be those that
@@ -59,7 +63,7 @@ impl Options {
     ///
     /// What was confirmed does not count as lost any more.
     pub fn confirm_after(mut self, time: Duration) -> Options {
-        self.confirm_after = time;
+        self.confirm_after = time.min(YEAR);
         self
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Calls {
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_id: HashMap<CallId, u32>,
+    /// The place that was found last.
+    last: u32,
 }
 
 struct Entry {
@@ -54,7 +56,7 @@ pub(super) enum Stage {
 
 impl Calls {
     pub(super) fn new(wakes: Arc<Wakes>) -> Calls {
-        Calls { wakes, entries: Vec::new(), free: Vec::new(), by_id: HashMap::new() }
+        Calls { wakes, entries: Vec::new(), free: Vec::new(), by_id: HashMap::new(), last: 0 }
     }
 
     /// How many calls are parked.
@@ -92,9 +94,13 @@ impl Calls {
         self.wakes.set_parked(self.by_id.len());
     }
 
-    /// The place of the call with this number.
-    pub(super) fn find(&self, id: CallId) -> Option<u32> {
-        self.by_id.get(&id).copied()
+    /// The place of the call with this number. Messages of a stream come in runs, which are looked up once.
+    #[inline]
+    pub(super) fn find(&mut self, id: CallId) -> Option<u32> {
+        if self.get_mut(self.last).is_none_or(|parked| parked.id != id) {
+            self.last = *self.by_id.get(&id)?;
+        }
+        Some(self.last)
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Parked> {

@@ -106,6 +106,9 @@ async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply>
         let number = call.cx_mut().keep_reply();
         return erased.service.call(call).await.map_err(|status| with_left(status, number));
     };
+    if chain.is_asked(call.cx()) {
+        return Box::pin(answer_and_tell(erased, chain, call)).await;
+    }
     let permit = match chain.begin(&mut call) {
         Begun::Go(permit) => permit,
         Begun::Refused(status) => return Err(status),
@@ -115,6 +118,28 @@ async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply>
         return permit.end(chain.layered(call, erased).await);
     }
     permit.end(handle(&erased.service, call).await)
+}
+
+/// The same for a caller that wants to know what the limits did.
+#[cold]
+async fn answer_and_tell<S: Service>(
+    erased: &Erased<S>,
+    chain: &Arc<Chain>,
+    mut call: Call,
+) -> Result<Reply> {
+    let mut told = chain.tell(&call);
+    let admitted = match chain.begin(&mut call) {
+        Begun::Go(permit) => Ok(permit),
+        Begun::Refused(status) => Err(status),
+        Begun::Wait(waiting) => waiting.await,
+    };
+    told.decided(&admitted);
+    let result = match admitted {
+        // The future of layers is as good as one around the handler alone.
+        Ok(permit) => permit.end(chain.layered(call, erased).await),
+        Err(status) => Err(status),
+    };
+    told.add_to(result)
 }
 
 impl<S: Service> End for Erased<S> {

@@ -16,7 +16,7 @@ use super::{
     pause::Pause,
 };
 use crate::{
-    Metadata, Peer, Status,
+    Metadata, Peer, Pusher, Status,
     compression::Message,
     metrics::{Carrier, Tally, Wire},
     net::{self, Io},
@@ -142,22 +142,27 @@ pub(crate) struct Accepted {
 impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
-        let Accepted { io, input, peer, settings, shared, wakes, shard } = accepted;
+        let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
+        peer.pusher = wire.pushes().then(|| Pusher::new(&wakes, &settings));
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
+            Wire::Erpc => (Wire::Erpc, Carrier::Erpc),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
+            Wire::Kiss => (Wire::Kiss, Carrier::Kiss),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
             Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };
+        let mut limits = settings.wire();
+        limits.stream_window_bytes = wire.receive_window(limits.stream_window_bytes);
         // What the sniffer read.
         shared.metrics.received(shard, counted.1, input.len());
         Connection {
             io,
             wire,
             peer: Arc::new(peer),
-            limits: settings.wire(),
+            limits,
             shard,
             counted,
             tally: Tally::default(),
@@ -222,6 +227,7 @@ impl<W: ServerWire> Connection<W> {
             return Poll::Ready(());
         }
         self.poll_ready();
+        self.send_pushes();
         // Bytes that the sniffer read come first.
         if !self.input.is_empty() && !self.deaf && !self.is_full() {
             self.handle_input();
@@ -231,6 +237,7 @@ impl<W: ServerWire> Connection<W> {
             let Ok(flushed) = self.flush(cx, matches!(read, Read::Some)) else { return Poll::Ready(()) };
             if flushed {
                 self.resume_stalled();
+                self.send_pushes();
             }
             match read {
                 Read::Some if self.now < end => continue,
@@ -334,6 +341,18 @@ impl<W: ServerWire> Connection<W> {
         });
         // There is room for one answer of each connection; nobody may be waiting any more.
         let _ = tell.try_send(shown.collect());
+    }
+
+    /// Sends what the peer did not ask for, as long as it takes it.
+    #[inline]
+    fn send_pushes(&mut self) {
+        let Some(pusher) = &self.peer.pusher else { return };
+        while pusher.any()
+            && self.out.len() + self.holding.weight <= self.holding.limit
+            && let Some(push) = pusher.next()
+        {
+            self.wire.push(&push, &mut self.out);
+        }
     }
 
     /// Reads once and handles what came.
@@ -600,6 +619,9 @@ impl<W> Drop for Connection<W> {
     fn drop(&mut self) {
         self.tell_peer();
         self.release();
+        if let Some(pusher) = &self.peer.pusher {
+            pusher.close();
+        }
         let parked = self.calls.len();
         self.shared.parked.fetch_sub(parked, Ordering::Relaxed);
         for index in self.calls.all() {

@@ -8,6 +8,7 @@ mod simulation;
 pub use auto::AutoLimit;
 pub use gradient::GradientLimit;
 
+use super::fair::Load;
 use crate::{Result, Retry, Status};
 use auto::Auto;
 use gradient::Gradient;
@@ -169,9 +170,9 @@ impl Limiter {
     /// The same, none when there is none.
     #[inline]
     pub(super) fn try_enter(&self) -> Option<bool> {
-        let limit = self.limit.load(Ordering::Relaxed);
         // Looked at first: what is refused in a flood should not make the others wait for the cache line.
-        if in_flight(self.calls.load(Ordering::SeqCst)) >= limit {
+        let Load { limit, in_flight: running } = self.load();
+        if running >= limit {
             return None;
         }
         let before = self.calls.fetch_add(ONE, Ordering::SeqCst);
@@ -230,6 +231,13 @@ impl Limiter {
         let text =
             format!("{limit} calls are running, the {} concurrency limit of the {}", self.how, self.what);
         Status::resource_exhausted(text).with_retry(Retry::After(self.pause()))
+    }
+
+    /// The limit, and the calls that run.
+    #[inline]
+    pub(super) fn load(&self) -> Load {
+        let in_flight = in_flight(self.calls.load(Ordering::SeqCst));
+        Load { limit: self.limit.load(Ordering::Relaxed), in_flight }
     }
 
     pub(super) fn count_refused(&self) {
@@ -302,6 +310,25 @@ mod tests {
         limiter.leave(None);
         let stats = limiter.stats();
         assert_eq!((stats.limit, stats.in_flight, stats.refused), (2, 0, 2));
+    }
+
+    #[test]
+    fn bounds_may_contradict_each_other() {
+        let (auto, gradient) = (AutoLimit::default(), GradientLimit::default());
+        for concurrency in [
+            Concurrency::Auto(AutoLimit { most: 2, ..auto }),
+            Concurrency::Gradient(GradientLimit { most: 2, ..gradient }),
+        ] {
+            let limiter = Limiter::new("server".into(), &concurrency);
+            let mut now = limiter.began;
+            for _ in 0..10_000 {
+                let timed = limiter.enter().unwrap();
+                now += Duration::from_millis(1);
+                let sample = Timed { began: now - Duration::from_millis(1), ended: now, outcome: Some(true) };
+                limiter.leave(timed.then_some(sample));
+            }
+            assert!((1..=2).contains(&limiter.stats().limit), "{:?}", limiter.stats());
+        }
     }
 
     #[test]

@@ -1,10 +1,17 @@
 //! Waiting in turn: when as many calls run as may, further ones wait for a moment, and each tenant gets its share of
-//! the places that become free, however many calls the others send.
+//! the places that become free, however many calls the others send. Who holds more than that leaves a few places free
+//! for the others, see [`places`].
 
+mod line;
+mod places;
+#[cfg(test)]
+mod simulation;
 mod turns;
 
 use super::{concurrency::Limiter, key::Key};
 use crate::{Cx, Result, Retry, Status};
+use line::Line;
+pub(super) use places::Load;
 use std::{
     collections::HashMap,
     future::poll_fn,
@@ -16,7 +23,7 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
-use turns::{LEVELS, Pushed, Turns};
+use turns::{LEVELS, Pushed};
 
 /// Fair waiting before the server's concurrency limit, see [`Server::fair`](crate::Server::fair).
 ///
@@ -105,9 +112,24 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    turns: Turns,
+    line: Line,
     waiters: Vec<Waiter>,
     free: Vec<u32>,
+}
+
+/// A place in the limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Whether the call is to be timed.
+    pub(super) timed: bool,
+    /// Whose it is; nobody has to know while half of the places are free.
+    pub(super) tenant: Option<u64>,
+}
+
+/// What a call got that came.
+pub(super) enum Entered<'a> {
+    Placed(Place),
+    Waits(Waiting<'a>),
 }
 
 #[derive(Default)]
@@ -129,33 +151,47 @@ impl Queue {
         Queue { fair, limiter, secret, shares, full, waiting: AtomicUsize::new(0), state: Mutex::default() }
     }
 
-    /// A place without waiting, and whether the call is to be timed; none if there is none, or others wait.
-    #[inline]
-    pub(super) fn try_enter(&self) -> Option<bool> {
-        if self.waiting.load(Ordering::SeqCst) > 0 { None } else { self.limiter.try_enter() }
-    }
-
-    /// Takes a place among those that wait, where there is one: what is refused here costs no future and no timer.
+    /// Takes a place, or one among those that wait: what is refused here costs no future and no timer.
     ///
     /// # Errors
     /// `ResourceExhausted` when too many wait.
-    pub(super) fn line_up(&self, cx: &Cx) -> Result<Waiting<'_>> {
+    #[inline]
+    pub(super) fn enter(&self, cx: &Cx) -> Result<Entered<'_>> {
+        let Load { limit, in_flight } = self.limiter.load();
+        if in_flight < limit / 2
+            && self.waiting.load(Ordering::SeqCst) == 0
+            && let Some(timed) = self.limiter.try_enter()
+        {
+            return Ok(Entered::Placed(Place { timed, tenant: None }));
+        }
         let tenant = self.fair.key.of(cx, &self.secret);
         let share = self.shares.get(&tenant).copied().unwrap_or(1);
         let level = cx.metadata().text(PRIORITY).and_then(|text| NAMES.iter().position(|name| *name == text));
-        self.wait(tenant, share, level.unwrap_or(NORMAL))
+        self.line_up(tenant, share, level.unwrap_or(NORMAL))
     }
 
-    fn wait(&self, tenant: u64, share: u32, level: usize) -> Result<Waiting<'_>> {
+    /// Calls that wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    fn line_up(&self, tenant: u64, share: u32, level: usize) -> Result<Entered<'_>> {
         let mut state = self.lock();
-        if state.turns.len() >= self.fair.waiting_total as usize {
-            return Err(self.refuse(&format!("{} calls are waiting (waiting_total)", state.turns.len())));
+        let load = self.limiter.load();
+        if state.line.passes(tenant, share, crate::clock::now(), load)
+            && let Some(timed) = self.limiter.try_enter()
+        {
+            state.line.take(tenant, share, load.limit);
+            return Ok(Entered::Placed(Place { timed, tenant: Some(tenant) }));
+        }
+        if state.line.len() >= self.fair.waiting_total as usize {
+            return Err(self.refuse(&format!("{} calls are waiting (waiting_total)", state.line.len())));
         }
         let number = state.free.pop().unwrap_or_else(|| {
             state.waiters.push(Waiter::Free);
             state.waiters.len() as u32 - 1
         });
-        match state.turns.push(tenant, share, level, number, self.fair.waiting_max as usize) {
+        match state.line.push(tenant, share, level, number, self.fair.waiting_max as usize) {
             Pushed::Full => {
                 state.free.push(number);
                 return Err(self.refuse(&self.full));
@@ -164,30 +200,35 @@ impl Queue {
             Pushed::Waits => {}
         }
         state.waiters[number as usize] = Waiter::Waits(None);
-        self.waiting.store(state.turns.len(), Ordering::SeqCst);
+        self.waiting.store(state.line.len(), Ordering::SeqCst);
         // A place that became free before this call was seen to wait is for nobody else to notice.
         self.admit(&mut state);
-        Ok(Waiting { queue: self, tenant, number, has_place: true })
+        Ok(Entered::Waits(Waiting { queue: self, tenant, number, has_place: true }))
     }
 
-    /// A place may have become free.
+    /// A place may have become free: that of this tenant, if it is known.
     #[inline]
-    pub(super) fn released(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.admit(&mut self.lock());
+    pub(super) fn released(&self, tenant: Option<u64>) {
+        if tenant.is_some() || self.waiting.load(Ordering::SeqCst) > 0 {
+            let mut state = self.lock();
+            if let Some(tenant) = tenant {
+                state.line.leave(tenant, self.limiter.load().limit);
+            }
+            self.admit(&mut state);
         }
     }
 
     fn admit(&self, state: &mut State) {
-        while state.turns.len() > 0
-            && let Some(timed) = self.limiter.try_enter()
-        {
-            match state.turns.pop() {
+        loop {
+            let load = self.limiter.load();
+            let Some(at) = state.line.next(load) else { break };
+            let Some(timed) = self.limiter.try_enter() else { break };
+            match state.line.admit(at, load.limit) {
                 Some(number) => state.settle(number, Waiter::Admitted(timed)),
                 None => self.limiter.leave(None),
             }
         }
-        self.waiting.store(state.turns.len(), Ordering::SeqCst);
+        self.waiting.store(state.line.len(), Ordering::SeqCst);
     }
 
     #[cold]
@@ -221,11 +262,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for a place, and says whether the call is to be timed; dropped, it waits no more.
+    /// Waits for a place; dropped, it waits no more.
     ///
     /// # Errors
     /// `ResourceExhausted` when this has waited for too long.
-    pub(super) async fn admitted(self) -> Result<bool> {
+    pub(super) async fn admitted(self) -> Result<Place> {
         let queue = self.queue;
         let admitted = poll_fn(|cx| {
             let mut state = queue.lock();
@@ -247,8 +288,9 @@ impl Waiting<'_> {
                 return Err(queue.refuse(&text));
             }
         };
+        let place = Place { timed, tenant: Some(self.tenant) };
         self.end();
-        Ok(timed)
+        Ok(place)
     }
 
     /// The place is the call's from now on.
@@ -264,11 +306,12 @@ impl Drop for Waiting<'_> {
         match std::mem::take(&mut state.waiters[self.number as usize]) {
             Waiter::Admitted(_) if self.has_place => {
                 queue.limiter.leave(None);
+                state.line.leave(self.tenant, queue.limiter.load().limit);
                 queue.admit(&mut state);
             }
             Waiter::Waits(_) => {
-                state.turns.remove(self.tenant, self.number);
-                queue.waiting.store(state.turns.len(), Ordering::SeqCst);
+                state.line.remove(self.tenant, self.number);
+                queue.waiting.store(state.line.len(), Ordering::SeqCst);
             }
             _ => {}
         }

@@ -1,7 +1,12 @@
 //! What a call holds while it runs, given back however it ends.
 
-use super::{Chain, concurrency::Timed};
-use crate::{Metadata, Reply, Result, call::ReplyBody, compression::Message, stream::Items};
+use super::{Chain, concurrency::Timed, fair::Place};
+use crate::{
+    Reply, Result,
+    call::ReplyBody,
+    compression::Message,
+    stream::{Items, Passing},
+};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -22,11 +27,13 @@ struct Held<C: std::borrow::Borrow<Arc<Chain>>> {
     entered: u16,
     /// When the call began, if anybody wants to know how long it took.
     began: Option<Instant>,
+    /// Whose place in the first limit it is, if that was noted.
+    tenant: Option<u64>,
 }
 
 impl<'a> Permit<'a> {
     pub(super) fn new(chain: &'a Arc<Chain>, method: u16) -> Permit<'a> {
-        Permit { held: Some(Held { chain, method, entered: 0, began: None }) }
+        Permit { held: Some(Held { chain, method, entered: 0, began: None, tenant: None }) }
     }
 
     /// Takes a place in every limit that has not been entered, or in none.
@@ -45,10 +52,11 @@ impl<'a> Permit<'a> {
     }
 
     /// Notes the place that the call got in the first limit, perhaps after a while.
-    pub(super) fn entered(&mut self, timed: bool) {
+    pub(super) fn entered(&mut self, place: Place) {
         if let Some(held) = &mut self.held {
             held.entered = 1;
-            held.began = timed.then(crate::clock::now);
+            held.began = place.timed.then(crate::clock::now);
+            held.tenant = place.tenant;
         }
     }
 
@@ -77,7 +85,13 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
     fn owned(mut self) -> Held<Arc<Chain>> {
         // What is taken here is not given back by the drop of `self`.
         let entered = std::mem::take(&mut self.entered);
-        Held { chain: self.chain.borrow().clone(), method: self.method, entered, began: self.began.take() }
+        Held {
+            chain: self.chain.borrow().clone(),
+            method: self.method,
+            entered,
+            began: self.began.take(),
+            tenant: self.tenant,
+        }
     }
 
     #[inline]
@@ -94,7 +108,7 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
             limiter.leave(sample);
         }
         if let Some(queue) = &chain.queue {
-            queue.released();
+            queue.released(self.tenant);
         }
     }
 }
@@ -114,8 +128,12 @@ struct Guarded {
     held: Option<Held<Arc<Chain>>>,
 }
 
-impl Items for Guarded {
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+impl Passing for Guarded {
+    fn items(&self) -> &dyn Items {
+        &*self.items
+    }
+
+    fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         let item = this.items.as_mut().poll_next(cx);
         if let Poll::Ready(None | Some(Err(_))) = &item
@@ -124,17 +142,5 @@ impl Items for Guarded {
             held.end(matches!(item, Poll::Ready(None)));
         }
         item
-    }
-
-    fn held(&self) -> usize {
-        self.items.held()
-    }
-
-    fn head(&self) -> Metadata {
-        self.items.head()
-    }
-
-    fn trailers(&self) -> Metadata {
-        self.items.trailers()
     }
 }

@@ -8,6 +8,7 @@
 use super::key::Key;
 use crate::{Call, Error, Result, Retry, Status};
 use std::{
+    fmt,
     hash::RandomState,
     sync::{
         Mutex, PoisonError,
@@ -138,10 +139,15 @@ impl Limit {
     #[cold]
     fn refuse(&self, pause: u64) -> Status {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let of = self.rate.key.whom();
-        let text =
-            format!("more than {} calls a second of {of} to {}", self.rate.per_second, self.rate.methods);
+        let text = format!("more than {self}");
         Status::resource_exhausted(text).with_retry(Retry::After(Duration::from_nanos(pause)))
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rate { per_second, key, methods, .. } = &self.rate;
+        write!(f, "{per_second} calls a second of {} to {methods}", key.whom())
     }
 }
 

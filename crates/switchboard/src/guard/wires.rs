@@ -6,8 +6,19 @@ use crate::{Error, Result, Status};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Wires(u16);
 
-const NAMES: [&str; 9] =
-    ["baidu_std", "connect", "grpc", "grpc-web", "http-json", "jsonrpc", "native", "rpcx", "thrift"];
+const NAMES: [&str; 11] = [
+    "baidu_std",
+    "connect",
+    "erpc",
+    "grpc",
+    "grpc-web",
+    "http-json",
+    "jsonrpc",
+    "kiss",
+    "native",
+    "rpcx",
+    "thrift",
+];
 
 impl Wires {
     pub(crate) const ALL: Wires = Wires(u16::MAX);
@@ -59,9 +70,7 @@ mod tests {
         assert!(wires.admit("grpc").is_ok() && wires.admit("native").is_ok() && wires.admit("local").is_ok());
         let status = wires.admit("jsonrpc").unwrap_err();
         assert_eq!(status.message(), "jsonrpc is not spoken here; grpc, native is (wires)");
-        assert!(
-            Wires::of(["soap"]).unwrap_err().to_string().contains("the wires are baidu_std, connect, grpc")
-        );
+        assert!(Wires::of(["soap"]).unwrap_err().to_string().contains("the wires are baidu_std, connect, "));
         assert!(Wires::of([]).is_err());
         assert!(wires.and(Wires::of(["grpc"]).unwrap()).admit("native").is_err());
     }

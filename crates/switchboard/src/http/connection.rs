@@ -7,7 +7,9 @@ use super::{
     convert::MetadataLimits,
     dispatch::{self, Dispatch},
     envelopes::Envelopes,
+    flatbuffers,
     jsonrpc::{self, JsonRpc},
+    pings::Pings,
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
@@ -36,7 +38,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -70,7 +72,8 @@ pub(crate) async fn serve(accepted: Accepted) {
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
-    let io = TokioIo::new(Prefixed { first, io, counts });
+    let pings = if is_http2 { Pings::new(settings.ping_interval_min()) } else { None };
+    let io = TokioIo::new(Prefixed { first, io, counts, pings });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
@@ -271,7 +274,7 @@ impl Front {
         // Clients may insist on the type of content that they sent, with or without a subtype.
         let kind = request.headers().get(CONTENT_TYPE).filter(|kind| is_without_subtype(kind)).cloned();
         let text = Text::take(request.headers_mut());
-        let kind = kind.filter(|_| text.request == text.reply);
+        let kind = kind.filter(|_| text.request == text.reply).or_else(|| flatbuffers::take(&mut request));
         let path = request.uri().path();
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
@@ -324,7 +327,8 @@ impl Front {
     }
 }
 
-/// The response as it goes out; `kind` is the type of content that the caller asked for, if it has no subtype.
+/// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with
+/// another subtype.
 fn finished(
     mut response: Response<ConnectRpcBody>,
     trailers: Option<Arc<Trailers>>,
@@ -339,7 +343,8 @@ fn finished(
     }
     text.mark(response.headers_mut());
     if let Some(kind) = kind
-        && response.headers().get(CONTENT_TYPE).is_some_and(|own| own.as_bytes().starts_with(kind.as_bytes()))
+        && let Some(family) = kind.as_bytes().split(|byte| *byte == b'+').next()
+        && response.headers().get(CONTENT_TYPE).is_some_and(|own| own.as_bytes().starts_with(family))
     {
         response.headers_mut().insert(CONTENT_TYPE, kind);
     }
@@ -384,6 +389,8 @@ pub(super) struct Prefixed {
     pub(super) io: Box<dyn Io>,
     /// Where its bytes are counted.
     counts: (Arc<Shared>, usize, Carrier),
+    /// Of HTTP/2.
+    pings: Option<Box<Pings>>,
 }
 
 impl Prefixed {
@@ -395,9 +402,30 @@ impl Prefixed {
         written
     }
 
-    fn count_received(&self, bytes: usize) {
+    fn took(&mut self, bytes: &[u8], now: Instant) {
         let (shared, shard, carrier) = &self.counts;
-        shared.metrics.received(*shard, *carrier, bytes);
+        shared.metrics.received(*shard, *carrier, bytes.len());
+        if let Some(pings) = &mut self.pings {
+            pings.received(bytes, now);
+        }
+    }
+
+    /// Writes what has to go before the connection ends for its pings, and then its end.
+    fn poll_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Some(pings) = &mut self.pings else { return Poll::Ready(Ok(0)) };
+        let rest = pings.before_end(bytes.len());
+        if rest == 0 {
+            return pings.poll_end(&mut self.io, cx).map(Err);
+        }
+        let written = ready!(Pin::new(&mut self.io).poll_write(cx, &bytes[..rest]))?;
+        pings.sent(&bytes[..written]);
+        // Nobody may have more to write: the end itself is written when this is polled again.
+        cx.waker().wake_by_ref();
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_last(&self) -> bool {
+        self.pings.as_ref().is_some_and(|pings| pings.are_too_many())
     }
 }
 
@@ -407,19 +435,23 @@ impl AsyncRead for Prefixed {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_last() {
+            // No more is read, so that there is an end to what is answered.
+            return self.poll_last(cx, &[]).map_ok(drop);
+        }
+        let before = into.filled().len();
         if self.first.is_empty() {
-            let before = into.filled().len();
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
-            let bytes = into.filled().len() - before;
-            if bytes > 0 {
-                runtime::traffic(crate::clock::now());
-                self.count_received(bytes);
+            if into.filled().len() > before {
+                let now = crate::clock::now();
+                runtime::traffic(now);
+                self.took(&into.filled()[before..], now);
             }
         } else {
             let count = self.first.len().min(into.remaining());
             into.put_slice(&self.first[..count]);
             self.first.advance(count);
-            self.count_received(count);
+            self.took(&into.filled()[before..], crate::clock::now());
             if self.first.is_empty() {
                 self.first = BytesMut::new();
             }
@@ -430,7 +462,13 @@ impl AsyncRead for Prefixed {
 
 impl AsyncWrite for Prefixed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_last() {
+            return self.poll_last(cx, bytes);
+        }
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        if let (Some(pings), Poll::Ready(Ok(written))) = (&mut self.pings, &written) {
+            pings.sent(&bytes[..*written]);
+        }
         self.count_sent(written)
     }
 
@@ -439,7 +477,19 @@ impl AsyncWrite for Prefixed {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.is_last() {
+            let first = bytes.iter().find(|slice| !slice.is_empty());
+            return self.poll_last(cx, first.map_or(&[], |slice| slice));
+        }
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        if let (Some(pings), Poll::Ready(Ok(written))) = (&mut self.pings, &written) {
+            let mut left = *written;
+            for slice in bytes {
+                let part = left.min(slice.len());
+                pings.sent(&slice[..part]);
+                left -= part;
+            }
+        }
         self.count_sent(written)
     }
 

@@ -1,14 +1,20 @@
-//! The descriptor of `grpc.health.v1.Health`: tools that ask reflection for each service that it lists, as grpcui does,
-//! stop at one that has none.
+//! What `connectrpc` lacks of the service `grpc.health.v1.Health`: methods, and a descriptor, since tools that ask
+//! reflection for each service that it lists, as grpcui does, stop at one that has none.
 //!
 //! Names, numbers and types are those of the public `grpc/health/v1/health.proto`.
+
+mod list;
+mod watch;
 
 use buffa::Message;
 use buffa_descriptor::generated::descriptor::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
-    FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
+    FileDescriptorProto, FileDescriptorSet, MessageOptions, MethodDescriptorProto, ServiceDescriptorProto,
     field_descriptor_proto::{Label, Type},
 };
+use connectrpc::Router;
+use connectrpc_health::StaticChecker;
+use std::sync::Arc;
 
 const PACKAGE: &str = "grpc.health.v1";
 const STATUS: &str = ".grpc.health.v1.HealthCheckResponse.ServingStatus";
@@ -16,10 +22,16 @@ const STATUS: &str = ".grpc.health.v1.HealthCheckResponse.ServingStatus";
 /// By number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
+/// Puts our methods in place of those of `connectrpc`, or beside them.
+pub(super) fn install(router: Router, health: &Arc<StaticChecker>) -> Router {
+    let router = watch::install(router, health.clone());
+    list::install(router, health.clone())
+}
+
 /// An encoded `FileDescriptorSet` of the service.
 pub(super) fn descriptors() -> Vec<u8> {
-    let request = message("HealthCheckRequest", field("service", Type::TYPE_STRING, None));
-    let mut response = message("HealthCheckResponse", field("status", Type::TYPE_ENUM, some(STATUS)));
+    let request = message("HealthCheckRequest", field("service", 1, Type::TYPE_STRING, None));
+    let mut response = message("HealthCheckResponse", field("status", 1, Type::TYPE_ENUM, some(STATUS)));
     let statuses = STATUSES.iter().zip(0..).map(|(name, number)| EnumValueDescriptorProto {
         name: some(name),
         number: Some(number),
@@ -30,14 +42,15 @@ pub(super) fn descriptors() -> Vec<u8> {
         value: statuses.collect(),
         ..Default::default()
     });
-    let watch = MethodDescriptorProto { server_streaming: Some(true), ..method("Watch") };
+    let all = DescriptorProto { name: some("HealthListRequest"), ..Default::default() };
+    let watch = MethodDescriptorProto { server_streaming: Some(true), ..method("Watch", "Check") };
     let file = FileDescriptorProto {
         name: some("grpc/health/v1/health.proto"),
         package: some(PACKAGE),
-        message_type: vec![request, response],
+        message_type: vec![request, response, all, statuses_by_name()],
         service: vec![ServiceDescriptorProto {
             name: some("Health"),
-            method: vec![method("Check"), watch],
+            method: vec![method("Check", "Check"), method("List", "List"), watch],
             ..Default::default()
         }],
         syntax: some("proto3"),
@@ -46,11 +59,25 @@ pub(super) fn descriptors() -> Vec<u8> {
     FileDescriptorSet { file: vec![file], ..Default::default() }.encode_to_vec()
 }
 
-fn method(name: &str) -> MethodDescriptorProto {
+/// `map<string, HealthCheckResponse> statuses = 1` in a message.
+fn statuses_by_name() -> DescriptorProto {
+    let name = "HealthListResponse";
+    let value = Some(format!(".{PACKAGE}.HealthCheckResponse"));
+    let mut entry = message("StatusesEntry", field("key", 1, Type::TYPE_STRING, None));
+    entry.field.push(field("value", 2, Type::TYPE_MESSAGE, value));
+    entry.options = MessageOptions { map_entry: Some(true), ..Default::default() }.into();
+    let entries = Some(format!(".{PACKAGE}.{name}.StatusesEntry"));
+    let mut statuses = field("statuses", 1, Type::TYPE_MESSAGE, entries);
+    statuses.label = Some(Label::LABEL_REPEATED);
+    DescriptorProto { nested_type: vec![entry], ..message(name, statuses) }
+}
+
+/// A method and of which messages it is: `Health…Request` and `Health…Response`.
+fn method(name: &str, messages: &str) -> MethodDescriptorProto {
     MethodDescriptorProto {
         name: some(name),
-        input_type: Some(format!(".{PACKAGE}.HealthCheckRequest")),
-        output_type: Some(format!(".{PACKAGE}.HealthCheckResponse")),
+        input_type: Some(format!(".{PACKAGE}.Health{messages}Request")),
+        output_type: Some(format!(".{PACKAGE}.Health{messages}Response")),
         ..Default::default()
     }
 }
@@ -59,12 +86,11 @@ fn message(name: &str, field: FieldDescriptorProto) -> DescriptorProto {
     DescriptorProto { name: some(name), field: vec![field], ..Default::default() }
 }
 
-/// The first field of a message.
-fn field(name: &str, kind: Type, type_name: Option<String>) -> FieldDescriptorProto {
+fn field(name: &str, number: i32, kind: Type, type_name: Option<String>) -> FieldDescriptorProto {
     FieldDescriptorProto {
         name: some(name),
         json_name: some(name),
-        number: Some(1),
+        number: Some(number),
         label: Some(Label::LABEL_OPTIONAL),
         r#type: Some(kind),
         type_name,

@@ -4,7 +4,8 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
-    whole::{Handler, Whole, notify},
+    timeout,
+    whole::{self, Handler, Whole, notify},
 };
 use crate::{Codec, Kind, Limit, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
@@ -12,14 +13,8 @@ use ::http::{
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
 
 /// Paths of JSON-RPC; a method of a service has a path of two parts.
@@ -83,15 +78,9 @@ impl JsonRpc {
             return *refused;
         }
         let max = self.shared.table.largest_message(self.message_bytes_max) as usize;
-        let text = match Limited::new(body, max).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let why = format!("the body has more than {max} bytes (message_bytes_max)\n");
-                return respond(StatusCode::PAYLOAD_TOO_LARGE, why);
-            }
-            Err(error) => {
-                return respond(StatusCode::BAD_REQUEST, format!("the body ended early: {error}\n"));
-            }
+        let text = match whole::collect(body, max).await {
+            Ok(text) => text,
+            Err((status, why)) => return respond(status, why + "\n"),
         };
         let common = self.common(&head.headers);
         match Body::read(&text) {
@@ -109,7 +98,7 @@ impl JsonRpc {
             }
             self.metadata.check(&metadata)?;
         }
-        let deadline = timeout(headers)?.map(|timeout| crate::clock::now() + timeout);
+        let deadline = timeout::read(headers)?.map(|timeout| crate::clock::now() + timeout);
         Ok(Common { metadata, deadline })
     }
 
@@ -233,31 +222,6 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Box<Response<Reply>>> {
     Ok(())
 }
 
-/// What the caller allows for its calls: `connect-timeout-ms: 500` or `grpc-timeout: 500m`.
-pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
-    let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() <= 10);
-    if let Some(value) = headers.get("connect-timeout-ms") {
-        let ms = value.to_str().ok().and_then(number);
-        let ms =
-            ms.ok_or_else(|| Status::invalid_argument("connect-timeout-ms is no number of milliseconds"))?;
-        return Ok(Some(Duration::from_millis(ms)));
-    }
-    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
-    let wrong = || Status::invalid_argument("grpc-timeout is no number with H, M, S, m, u or n");
-    let text = value.to_str().map_err(|_| wrong())?;
-    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
-    let count = number(digits).ok_or_else(wrong)?;
-    Ok(Some(match unit {
-        "H" => Duration::from_secs(count.saturating_mul(3600)),
-        "M" => Duration::from_secs(count.saturating_mul(60)),
-        "S" => Duration::from_secs(count),
-        "m" => Duration::from_millis(count),
-        "u" => Duration::from_micros(count),
-        "n" => Duration::from_nanos(count),
-        _ => return Err(wrong()),
-    }))
-}
-
 /// A part of a query string without its escapes; those that are none stay.
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
@@ -293,27 +257,6 @@ fn nothing() -> Response<Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn timeouts_have_two_spellings() {
-        let read = |name: &'static str, value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, HeaderValue::from_static(value));
-            timeout(&headers)
-        };
-        assert_eq!(read("connect-timeout-ms", "1500").unwrap(), Some(Duration::from_millis(1500)));
-        assert_eq!(read("grpc-timeout", "20m").unwrap(), Some(Duration::from_millis(20)));
-        assert_eq!(read("grpc-timeout", "2H").unwrap(), Some(Duration::from_secs(7200)));
-        assert_eq!(read("x", "2H").unwrap(), None);
-        for (name, value) in [
-            ("connect-timeout-ms", "1s"),
-            ("grpc-timeout", ""),
-            ("grpc-timeout", "5"),
-            ("grpc-timeout", "99999999999S"),
-        ] {
-            assert!(read(name, value).is_err(), "{name}: {value}");
-        }
-    }
 
     #[test]
     fn query_strings_are_read() {

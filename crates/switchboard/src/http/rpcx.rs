@@ -17,7 +17,7 @@ use super::{
     body::Reply,
     connection::respond,
     jsonrpc::decoded,
-    whole::{Handler, Whole, notify},
+    whole::{self, Handler, Whole, notify},
 };
 use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, server::Shared};
 use ::http::{
@@ -25,7 +25,6 @@ use ::http::{
     header::{ALLOW, AUTHORIZATION},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use std::{fmt::Write, sync::Arc};
 use switchboard_wire::rpcx;
@@ -109,14 +108,7 @@ impl Gateway {
         let number = number.ok_or_else(|| malformed("empty serialized type"))?;
         let number = number.parse().map_err(|_| malformed("the serialized type is no number"))?;
         let max = self.shared.table.largest_message(self.limits.message_bytes_max) as usize;
-        let message = match Limited::new(body, max).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let why = format!("the body has more than {max} bytes (message_bytes_max)");
-                return Err((StatusCode::PAYLOAD_TOO_LARGE, why));
-            }
-            Err(error) => return Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))),
-        };
+        let message = whole::collect(body, max).await?;
         let begun = self.begin(headers, path, method, number, message);
         let handler = begun.map_err(|status| refused(&status))?;
         if headers.contains_key(ONEWAY) {

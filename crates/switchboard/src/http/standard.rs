@@ -2,7 +2,7 @@
 //!
 //! A service of the application with the same name comes first.
 
-use super::{health, traits, unpack, watch};
+use super::{health, traits, unpack};
 use crate::{
     compression::REGISTRY,
     server::{Phase, Shared},
@@ -31,8 +31,8 @@ impl Standard {
 
     fn new(services: &[&'static ServiceInfo]) -> Standard {
         let names = services.iter().map(|service| service.name);
-        let (router, health) = install_static(Router::new(), names.clone());
-        let router = watch::install(router, health.clone());
+        let (router, checker) = install_static(Router::new(), names.clone());
+        let router = health::install(router, &checker);
         let own =
             [HEALTH_SERVICE_NAME, SERVER_REFLECTION_SERVICE_NAME, SERVER_REFLECTION_V1ALPHA_SERVICE_NAME];
         let mut listed: Vec<&str> = names.chain(own).collect();
@@ -49,7 +49,7 @@ impl Standard {
         };
         Standard {
             router,
-            health,
+            health: checker,
             compression: REGISTRY.clone(),
             grpc_compression: unpack::registry(&REGISTRY),
         }

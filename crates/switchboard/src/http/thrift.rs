@@ -5,7 +5,7 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
-    jsonrpc,
+    timeout,
     whole::{self, Whole},
 };
 use crate::{Limits, Metadata, Peer, Result, server::Shared};
@@ -14,7 +14,6 @@ use ::http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use std::sync::Arc;
 use switchboard_wire::{
@@ -69,15 +68,9 @@ impl Thrift {
             return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Thrift is taken without compression\n");
         }
         let max = self.shared.table.largest_message(self.limits.message_bytes_max) as usize + AROUND_MAX;
-        let body = match Limited::new(body, max).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let why = format!("the body has more than {max} bytes (message_bytes_max)\n");
-                return respond(StatusCode::PAYLOAD_TOO_LARGE, why);
-            }
-            Err(error) => {
-                return respond(StatusCode::BAD_REQUEST, format!("the body ended early: {error}\n"));
-            }
+        let body = match whole::collect(body, max).await {
+            Ok(body) => body,
+            Err((status, why)) => return respond(status, why + "\n"),
         };
         let mut machine = Server::new(self.limits, self.shared.table.clone());
         let (mut input, mut out) = (Input::default(), Outbox::new());
@@ -123,7 +116,7 @@ impl Thrift {
         message: Bytes,
     ) -> Result<whole::Handler> {
         let metadata = convert::metadata(headers, &self.metadata)?;
-        let deadline = jsonrpc::timeout(headers)?.map(|timeout| crate::clock::now() + timeout);
+        let deadline = timeout::read(headers)?.map(|timeout| crate::clock::now() + timeout);
         let (shared, shard, peer) = (&self.shared, self.shard, &self.peer);
         Whole { shared, shard, peer, method: call.method, codec: call.codec, message, metadata, deadline }
             .begin()

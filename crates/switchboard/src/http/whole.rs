@@ -7,7 +7,10 @@ use crate::{
     context,
     server::Shared,
 };
+use ::http::StatusCode;
 use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -19,6 +22,21 @@ use switchboard_wire::MethodId;
 
 /// A call that runs: its result and what goes with it. Dropping it cancels the call.
 pub(super) type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>> + Send>>;
+
+/// The whole body of a request.
+///
+/// # Errors
+/// How to answer instead, without the end of the line: 413 for more than `max` bytes, 400 for a body that ends early.
+pub(super) async fn collect(body: Incoming, max: usize) -> Result<Bytes, (StatusCode, String)> {
+    match Limited::new(body, max).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let why = format!("the body has more than {max} bytes (message_bytes_max)");
+            Err((StatusCode::PAYLOAD_TOO_LARGE, why))
+        }
+        Err(error) => Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))),
+    }
+}
 
 /// A call of a unary method that has all but its handler.
 pub(super) struct Whole<'a> {

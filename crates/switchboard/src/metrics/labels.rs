@@ -5,10 +5,12 @@
 pub(crate) enum Wire {
     BaiduStd,
     Connect,
+    Erpc,
     Grpc,
     GrpcWeb,
     HttpJson,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -16,13 +18,15 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 10] = [
+    pub(crate) const ALL: [Wire; 12] = [
         Wire::BaiduStd,
         Wire::Connect,
+        Wire::Erpc,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
         Wire::JsonRpc,
+        Wire::Kiss,
         Wire::Native,
         Wire::Rpcx,
         Wire::Thrift,
@@ -34,10 +38,12 @@ impl Wire {
         match self {
             Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
+            Wire::Erpc => "erpc",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
             Wire::JsonRpc => "jsonrpc",
+            Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
@@ -55,9 +61,11 @@ impl Wire {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carrier {
     BaiduStd,
+    Erpc,
     Http1,
     Http2,
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -66,11 +74,13 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 8] = [
+    pub(crate) const ALL: [Carrier; 10] = [
         Carrier::BaiduStd,
+        Carrier::Erpc,
         Carrier::Http1,
         Carrier::Http2,
         Carrier::JsonRpc,
+        Carrier::Kiss,
         Carrier::Native,
         Carrier::Rpcx,
         Carrier::Thrift,
@@ -80,9 +90,11 @@ impl Carrier {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Carrier::BaiduStd => "baidu_std",
+            Carrier::Erpc => "erpc",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
             Carrier::JsonRpc => "jsonrpc",
+            Carrier::Kiss => "kiss",
             Carrier::Native => "native",
             Carrier::Rpcx => "rpcx",
             Carrier::Thrift => "thrift",

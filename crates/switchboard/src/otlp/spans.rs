@@ -2,12 +2,12 @@
 
 use super::Otlp;
 use crate::{
-    Call, Code, Metadata, Reply, Result, Status,
+    Call, Code, Reply, Result, Status,
     call::ReplyBody,
     compression::Message,
     context,
     layer::{BoxFuture, Layer, Next},
-    stream::Items,
+    stream::{Items, Passing},
     trace::Trace,
 };
 use std::{
@@ -142,8 +142,12 @@ struct Followed {
     trace: Arc<Trace>,
 }
 
-impl Items for Followed {
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+impl Passing for Followed {
+    fn items(&self) -> &dyn Items {
+        &*self.items
+    }
+
+    fn poll_passed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         let poll = || this.items.as_mut().poll_next(cx);
         let item = context::scope(context::deadline(), Some(&this.trace), poll);
@@ -153,17 +157,5 @@ impl Items for Followed {
             _ => {}
         }
         item
-    }
-
-    fn held(&self) -> usize {
-        self.items.held()
-    }
-
-    fn head(&self) -> Metadata {
-        self.items.head()
-    }
-
-    fn trailers(&self) -> Metadata {
-        self.items.trailers()
     }
 }

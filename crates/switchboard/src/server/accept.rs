@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    baidu, jsonrpc, native, rpcx,
+    baidu, erpc, jsonrpc, kiss, native, rpcx,
     sniff::{self, Protocol, Sniffed},
     thrift,
     wire::ServerWire,
@@ -63,6 +63,7 @@ pub(super) async fn run(
                     counts: counted,
                     tally: None,
                     connection: next_id(),
+                    pusher: None,
                 };
                 accept(pipe, peer, &shared, &resolved);
             }
@@ -169,9 +170,18 @@ async fn serve(
             let wire = |limits| baidu::Server::new(limits, shared.table.clone()).taking(encodings);
             boxed(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
         }
+        Protocol::Erpc => {
+            let wire = |limits| erpc::Server::new(limits, shared.table.clone());
+            boxed(speak("erpc", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
             boxed(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
+        }
+        Protocol::Kiss => {
+            let encodings = shared.compression.encodings();
+            let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
+            boxed(speak("kiss", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
@@ -231,9 +241,11 @@ fn boxed<W: ServerWire + Unpin + 'static>(
 fn carrier(protocol: Protocol) -> Option<Carrier> {
     match protocol {
         Protocol::BaiduStd => Some(Carrier::BaiduStd),
+        Protocol::Erpc => Some(Carrier::Erpc),
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
+        Protocol::Kiss => Some(Carrier::Kiss),
         Protocol::Native => Some(Carrier::Native),
         Protocol::Rpcx => Some(Carrier::Rpcx),
         Protocol::Thrift => Some(Carrier::Thrift),

@@ -87,6 +87,12 @@ enum Phase {
 pub(super) struct Announced {
     phase: watch::Sender<Phase>,
     kept: Vec<JoinHandle<()>>,
+    /// What each registration is called between this process and its successor.
+    #[cfg_attr(not(feature = "handover"), expect(dead_code, reason = "there are no successors"))]
+    names: Vec<String>,
+    /// The names of those that a successor keeps from now on.
+    #[cfg_attr(not(feature = "handover"), expect(dead_code, reason = "there are no successors"))]
+    taken: watch::Sender<Vec<String>>,
 }
 
 impl Announced {
@@ -105,8 +111,28 @@ impl Announced {
                 all.push((announcement.registry.clone(), instance));
             }
         }
-        let keep = |(registry, instance)| tokio::spawn(keep(registry, instance, notice, phases.clone()));
-        Ok(Announced { phase, kept: all.into_iter().map(keep).collect() })
+        let (taken, takes) = watch::channel(Vec::new());
+        let (mut kept, mut names) = (Vec::new(), Vec::new());
+        for (registry, instance) in all {
+            let name = format!("{}\t{}\t{}", registry.name(), instance.service, instance.id);
+            let taken = Taken { name: name.clone(), names: takes.clone() };
+            kept.push(tokio::spawn(keep(registry, instance, notice, phases.clone(), taken)));
+            names.push(name);
+        }
+        Ok(Announced { phase, kept, names, taken })
+    }
+
+    /// What each registration is called between this process and its successor.
+    #[cfg(feature = "handover")]
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Where to put the names of those that a successor keeps from now on. This server leaves them to it: the successor
+    /// has registered the same id, or is about to, and to end the one would end the other.
+    #[cfg(feature = "handover")]
+    pub(super) fn taken(&self) -> watch::Sender<Vec<String>> {
+        self.taken.clone()
     }
 
     /// Says that the server drains, deregisters, and waits until callers will have heard of it.
@@ -124,6 +150,21 @@ impl Announced {
     }
 }
 
+/// Whether a successor has taken one registration over.
+struct Taken {
+    name: String,
+    names: watch::Receiver<Vec<String>>,
+}
+
+impl Taken {
+    async fn over(&mut self) {
+        if self.names.wait_for(|names| names.contains(&self.name)).await.is_err() {
+            // The server ends, which others see.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// The longest pause between two tries to register.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -133,12 +174,18 @@ async fn keep(
     instance: Instance,
     notice: Duration,
     mut phases: watch::Receiver<Phase>,
+    mut taken: Taken,
 ) {
     let lease = tokio::select! {
         lease = register(&*registry, &instance) => lease,
         _ = phases.changed() => return,
+        () = taken.over() => return,
     };
-    let _ = phases.changed().await;
+    tokio::select! {
+        biased;
+        () = taken.over() => return lease.kill(),
+        _ = phases.changed() => {}
+    }
     let phase = *phases.borrow();
     match phase {
         Phase::Killed => lease.kill(),

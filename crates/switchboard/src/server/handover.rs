@@ -2,8 +2,9 @@
 //!
 //! Both name the same path of a Unix socket. The running server listens there. A new one that starts asks it for its
 //! listening sockets (`SCM_RIGHTS`), goes on accepting on those whose address it wants too, and binds the rest. When
-//! it is ready it says so, and the old one stops as if it had been told to. The sockets themselves never close, so
-//! callers that come meanwhile wait in their queue.
+//! it is ready it says so, with what it tells registries of itself, and the old one stops as if it had been told to,
+//! but for the registrations that are the same. The sockets themselves never close, so callers that come meanwhile
+//! wait in their queue.
 //!
 //! Only processes of the same user, and those of root, are answered. What a successor that never gets ready holds is
 //! given up with its connection, and the old server goes on.
@@ -38,7 +39,8 @@ const LISTENERS_MAX: usize = 64;
 const NAMES_BYTES_MAX: usize = 16 << 10;
 /// What the old server has to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the new one says when it serves.
+/// What the new one says when it serves. Names of registrations follow: their length in two bytes, the lowest first,
+/// and a line for each. One of before that was so knows the byte alone.
 const READY: u8 = b'R';
 
 /// Sockets of the server before this one, which serves until it is told that this one is ready.
@@ -95,11 +97,20 @@ impl Inherited {
         Some(listener)
     }
 
-    /// The server is ready: the one before it may stop.
-    pub(super) async fn ready(self) {
+    /// The server is ready, and keeps these registrations: the one before it may stop.
+    pub(super) async fn ready(self, registrations: &[String]) {
         if let Some(mut from) = self.from {
+            let mut lines = String::new();
+            for name in registrations.iter().filter(|name| !name.contains('\n')) {
+                // What is left out is registered again, after a moment without.
+                if lines.len() + name.len() < NAMES_BYTES_MAX {
+                    lines.push_str(name);
+                    lines.push('\n');
+                }
+            }
+            let length = (lines.len() as u16).to_le_bytes();
             // It may be gone already.
-            let _ = from.write_all(&[READY]).await;
+            let _ = from.write_all(&[&[READY], &length[..], lines.as_bytes()].concat()).await;
             // It has let go of the path when it closes.
             let _ = timeout(PATIENCE, from.read(&mut [0])).await;
         }
@@ -113,11 +124,16 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Offers these sockets, by what their addresses are called in configurations and in fact.
+    /// Offers these sockets, by what their addresses are called in configurations and in fact. The names of
+    /// registrations that a successor keeps go to `registrations`.
     ///
     /// # Errors
     /// A path where nothing can listen.
-    pub(super) fn at(path: &Path, sockets: Vec<(String, OwnedFd)>) -> Result<Waiting, Error> {
+    pub(super) fn at(
+        path: &Path,
+        sockets: Vec<(String, OwnedFd)>,
+        registrations: watch::Sender<Vec<String>>,
+    ) -> Result<Waiting, Error> {
         let failed = |error| Error::bind(format!("handover at {}: {error}", path.display()), error);
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -127,7 +143,11 @@ impl Waiting {
         let (tell, taken) = watch::channel(false);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                if is_own(&stream) && hand_over(stream, &sockets).await {
+                if !is_own(&stream) {
+                    continue;
+                }
+                if let Some(taken) = hand_over(stream, &sockets).await {
+                    registrations.send_replace(taken);
                     tell.send_replace(true);
                     return;
                 }
@@ -151,8 +171,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Sends the sockets; whether the successor took over.
-async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> bool {
+/// Sends the sockets; the names of the registrations that the successor keeps, if it took over.
+async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> Option<Vec<String>> {
     let sent = async {
         loop {
             stream.writable().await?;
@@ -162,16 +182,28 @@ async fn hand_over(mut stream: UnixStream, sockets: &[(String, OwnedFd)]) -> boo
             }
         }
     };
-    let mut answer = [0];
-    match timeout(PATIENCE, sent).await {
-        // It gets ready for as long as it needs; its end ends this too.
-        Ok(Ok(())) => stream.read_exact(&mut answer).await.is_ok() && answer == [READY],
-        Ok(Err(error)) => {
-            tracing::warn!("listeners were not handed over: {error}");
-            false
-        }
-        Err(_) => false,
+    if let Err(error) = timeout(PATIENCE, sent).await.ok()? {
+        tracing::warn!("listeners were not handed over: {error}");
+        return None;
     }
+    // It gets ready for as long as it needs; its end ends this too.
+    let mut head = [0; 3];
+    let count = stream.read(&mut head).await.ok()?;
+    if count == 0 || head[0] != READY {
+        return None;
+    }
+    let rest = async {
+        stream.read_exact(&mut head[count..]).await?;
+        let mut lines = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
+        stream.read_exact(&mut lines).await?;
+        Ok::<_, io::Error>(lines)
+    };
+    // A successor that says no more keeps none.
+    let lines = match count {
+        1 => Vec::new(),
+        _ => timeout(PATIENCE, rest).await.ok().and_then(Result::ok).unwrap_or_default(),
+    };
+    Some(String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect())
 }
 
 fn send(to: BorrowedFd<'_>, sockets: &[(String, OwnedFd)]) -> io::Result<()> {

@@ -16,6 +16,7 @@ mod layers;
 mod otlp;
 mod rates;
 mod results;
+mod told;
 
 use std::sync::Arc;
 use support::{raw::soon, *};

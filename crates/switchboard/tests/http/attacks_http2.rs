@@ -66,7 +66,7 @@ async fn endless_continuations_end_the_connection() {
 
 #[tokio::test]
 async fn floods_of_settings_and_pings_are_answered_or_stopped() {
-    let (_, running) = start(&[]).await;
+    let (_, running) = start(&[(Limit::PingIntervalMin, 0)]).await;
     for (kind, payload) in [(SETTINGS, &[0, INITIAL_WINDOW_SIZE as u8, 0, 0, 1, 0][..]), (PING, &[0; 8])] {
         let Http2(io) = Http2::open(&running, &[]).await;
         let (mut read, mut write) = io.into_split();
@@ -86,6 +86,44 @@ async fn floods_of_settings_and_pings_are_answered_or_stopped() {
         assert!(soon(tokio::io::AsyncReadExt::read(&mut read, &mut buffer)).await.unwrap() > 0);
     }
     until_closed(&running).await;
+}
+
+#[tokio::test]
+async fn pings_for_nothing_end_the_connection() {
+    let (_, running) = start(&[]).await;
+    let mut peer = Http2::open(&running, &[]).await;
+    peer.send(&whole_call(1, SAY, JSON, b"\"x\"")).await.unwrap();
+    soon(peer.next_of(DATA)).await.unwrap();
+    // The first comes with a call, and two may be too soon.
+    for _ in 0..3 {
+        peer.send(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+        let answer = soon(peer.next_of(PING)).await.unwrap();
+        assert_eq!((answer.flags, &answer.payload[..]), (ACK, &[7; 8][..]));
+    }
+    peer.send(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+    let end = soon(peer.next_of(GO_AWAY)).await.unwrap();
+    let stream = u32::from_be_bytes(*end.payload.first_chunk().unwrap());
+    assert_eq!((stream, end.reason(), &end.payload[8..]), (1, ENHANCE_YOUR_CALM, &b"too_many_pings"[..]));
+    assert!(soon(peer.next()).await.is_none());
+    serves(&running).await;
+    until_closed(&running).await;
+}
+
+#[tokio::test]
+async fn pings_beside_calls_and_pings_that_are_allowed_are_answered() {
+    for limits in [&[][..], &[(Limit::PingIntervalMin, 0)]] {
+        let (_, running) = start(limits).await;
+        let mut peer = Http2::open(&running, &[]).await;
+        for at in 0..20 {
+            if limits.is_empty() {
+                // Also what is canceled counts: some clients ping with each.
+                peer.send(&whole_call(2 * at + 1, SAY, JSON, b"\"hang\"")).await.unwrap();
+                peer.send(&frame(RST_STREAM, 0, 2 * at + 1, &8_u32.to_be_bytes())).await.unwrap();
+            }
+            peer.send(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+            soon(peer.next_of(PING)).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

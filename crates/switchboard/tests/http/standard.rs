@@ -2,9 +2,11 @@
 
 use crate::{
     dialects::caller,
+    rest::{as_json, send, with_body},
     service::{start, text},
 };
 use buffa_types::google::protobuf::{__buffa::view::Int32ValueView, Int32Value, StringValue};
+use bytes::Bytes;
 use connectrpc::{
     CodecFormat, ErrorCode, HasMessageView, Protocol, Spec, StreamType,
     client::{CallOptions, call_bidi_stream, call_server_stream, call_unary},
@@ -13,7 +15,9 @@ use connectrpc_reflection::wire::v1::{
     ExtensionRequest, ServerReflectionRequest, ServerReflectionResponse,
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
+use serde_json::json;
 use std::time::Duration;
+use switchboard::{Channel, ClientMethod, Codec, Idempotency, Kind};
 
 const CHECK: Spec = Spec::client("/grpc.health.v1.Health/Check", StreamType::Unary);
 
@@ -37,6 +41,27 @@ async fn health_knows_the_server_and_each_service() {
     assert_eq!(check("").await.unwrap(), 1);
     assert_eq!(check("test.v1.Echo").await.unwrap(), 1);
     assert_eq!(check("test.v1.Nope").await.unwrap_err().code, ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn health_lists_all_services() {
+    const LIST: &str = "grpc.health.v1.Health/List";
+    let (_, running) = start(&[]).await;
+    for wire in ["grpc", "grpc-web", "connect"] {
+        let channel = Channel::connect(&format!("{}?wire={wire}", running.url())).await.unwrap();
+        let method = ClientMethod::intern(LIST, Kind::Unary, Idempotency::Unknown).unwrap();
+        let listed = channel.unary(method, Codec::Proto, Ok(Bytes::new()), |_, bytes| Ok(bytes.to_vec()));
+        // Entries of the map: 1 is the name, 2 the response, whose 1 is SERVING.
+        let entry = |name: &str| {
+            let status = b"\x12\x02\x08\x01";
+            let entry = [&[10, name.len() as u8], name.as_bytes(), status].concat();
+            [&[10, entry.len() as u8], &entry[..]].concat()
+        };
+        assert_eq!(*listed.await.unwrap(), [entry(""), entry("test.v1.Echo")].concat(), "{wire}");
+    }
+    let answered = send(&running, &with_body("POST", &format!("/{LIST}"), "{}")).await;
+    let serving = json!({"status": "SERVING"});
+    assert_eq!(as_json(&answered.1), json!({"statuses": {"": serving, "test.v1.Echo": serving}}));
 }
 
 #[tokio::test]
@@ -79,10 +104,9 @@ async fn reflection_lists_services_and_gives_their_files() {
             ]
         );
         // Tools ask for what is listed, and some give up at the first that has no file.
-        for name in
-            names.iter().map(|name| (*name).to_owned()).chain(["grpc.health.v1.Health.Watch".to_owned()])
+        for name in names.iter().copied().chain(["grpc.health.v1.Health.List", "grpc.health.v1.Health.Watch"])
         {
-            let answer = ask(MessageRequest::FileContainingSymbol(name.clone())).await;
+            let answer = ask(MessageRequest::FileContainingSymbol(name.to_owned())).await;
             assert!(matches!(answer, MessageResponse::FileDescriptorResponse(_)), "{name}: {answer:?}");
         }
         let symbol = MessageRequest::FileContainingSymbol("test.v1.Echo.Chat".into());

@@ -6,10 +6,16 @@ use switchboard::Kind;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lack {
     Deadline,
+    /// Handlers of streams are not told how long their caller waits.
+    DeadlineOfStreams,
     RequestMetadata,
     ReplyMetadata,
     /// Trailers come with the head.
     TrailersApart,
+    /// Trailers of unary calls come with the head.
+    TrailersOfUnaryApart,
+    /// The head of a call that streams requests comes with the trailers.
+    HeadWhileRequests,
     FailureMetadata,
     RequestStreams,
     ReplyStreams,
@@ -19,6 +25,10 @@ pub(crate) enum Lack {
     NameOfUnary,
     /// A message that is too large is refused with another code.
     CodeOfLarge,
+    /// A failure says no more than that it is one.
+    Reason,
+    /// Who does not know the method does not know whether it has streams.
+    WordOfStreams,
     /// All wires have this.
     Nothing,
 }
@@ -33,18 +43,39 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
         "HTTP/1.1 carries the trailers that the head has announced, and a stream's are not known yet",
     ),
     (&["HTTP/JSON"], &[Lack::NameOfUnary], "a unary call of Connect with JSON is the same request"),
+    (&BAIDU_STD, &[Lack::TrailersOfUnaryApart], "a response is one frame"),
     (
         &BAIDU_STD,
-        &[Lack::RequestStreams, Lack::ReplyStreams, Lack::StreamsBothWays],
-        "a request is one message and so is its response; streams are frames of another kind",
+        &[Lack::HeadWhileRequests],
+        "the response that opens a stream goes out before its requests come, and before a server behind has answered",
     ),
-    (&BAIDU_STD, &[Lack::TrailersApart], "a response is one frame"),
+    (
+        &BAIDU_STD,
+        &[Lack::DeadlineOfStreams],
+        "the timeout of a call that opens a stream is that of its opening",
+    ),
+    (&BAIDU_STD, &[Lack::WordOfStreams], "a request that offers a stream is answered as its method is"),
+    (&JSON_RPC, &[Lack::WordOfStreams], "a request has a name and parameters, and no more"),
+    (&["HTTP/JSON"], &[Lack::WordOfStreams], "a body is a message, or its lines are, as the method has it"),
+    (
+        &ERPC,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a message is a whole call, or the whole answer to one",
+    ),
+    (&ERPC, &[Lack::TrailersApart], "a message has one list of metadata"),
     (
         &RPCX,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
         "a frame is a whole call, or the whole answer to one",
     ),
     (&RPCX, &[Lack::TrailersApart], "a frame has one list of metadata"),
+    (
+        &KISS,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a frame is a whole call, or the whole answer to one",
+    ),
+    (&KISS, &[Lack::Deadline, Lack::RequestMetadata, Lack::ReplyMetadata], "a header has no place for them"),
+    (&KISS, &[Lack::Reason], "of a failure there is one bit"),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
@@ -65,6 +96,8 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 ];
 
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
+const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
+const KISS: [&str; 1] = ["kiss-rpc, compressed"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =

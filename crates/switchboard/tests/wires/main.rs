@@ -55,12 +55,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
     let answer = support::raw::soon(wire.ask(&case.asked)).await;
     let seen = wire.probe.take();
     let Some(answer) = answer else {
-        assert!(
-            lacks(wire.name, Lack::of_kind(case.asked.kind)),
-            "{}: {} was not asked",
-            wire.name,
-            case.name
-        );
+        assert!(wire.does_not_carry(case.asked.kind), "{}: {} was not asked", wire.name, case.name);
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -81,11 +76,12 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
         }
         Wanted::Refused { code, parts } => {
             let failure = answer.failure.unwrap_or_default();
-            if !(case.is_too_large() && lacks(wire.name, Lack::CodeOfLarge)) {
+            let has_reason = !lacks(wire.name, Lack::Reason);
+            if has_reason && !(case.is_too_large() && lacks(wire.name, Lack::CodeOfLarge)) {
                 compare("the code", format!("{:?}", Some(code)), format!("{:?}", failure.code));
             }
             for part in *parts {
-                if !failure.message.contains(part) {
+                if has_reason && !failure.message.contains(part) {
                     compare("the text", format!("one with {part:?}"), format!("{:?}", failure.message));
                 }
             }
@@ -93,7 +89,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
         }
     }
     if let Some(given) = case.asked.timeout
-        && !lacks(wire.name, Lack::Deadline)
+        && wire.tells_deadline(case.asked.kind)
     {
         // Wires round up to their unit, at most to milliseconds: the caller ends its call by its own clock anyway.
         let most = Duration::from_millis(given.as_nanos().div_ceil(1_000_000) as u64);

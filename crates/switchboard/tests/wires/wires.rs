@@ -1,7 +1,7 @@
 //! The wires: a server for each, and a client.
 
 use crate::{
-    asked::{Answer, Asked, Body, sorted},
+    asked::{Answer, Asked, Body, Failure, sorted},
     cases::MESSAGE_BYTES_MAX,
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
@@ -10,7 +10,7 @@ use crate::{
     support::{certificates::Authority, memory},
 };
 use std::net::SocketAddr;
-use switchboard::{Channel, Kind, Limit, Running, Server, proxy::Forward};
+use switchboard::{Channel, Code, Kind, Limit, Running, Server, proxy::Forward};
 
 /// One wire, with the server at its end.
 pub(crate) struct Wire {
@@ -19,6 +19,7 @@ pub(crate) struct Wire {
     /// What handlers get to know it as.
     seen_as: &'static str,
     way: Way,
+    place: Place,
     served: Option<Served>,
     _authority: Option<Authority>,
 }
@@ -37,7 +38,7 @@ pub(crate) enum Place {
 /// What runs as long as it is called.
 struct Served {
     front: Running,
-    behind: Option<Running>,
+    _behind: Option<Running>,
 }
 
 /// The client.
@@ -68,9 +69,17 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("Connect, compressed", "connect", "?wire=connect&compression=gzip"),
     ("baidu_std", "baidu_std", "?wire=baidu_std&checksum=crc32c"),
     ("baidu_std with JSON", "baidu_std", "?wire=baidu_std&codec=json&names=short&compression=deflate"),
+    ("erpc", "erpc", "?wire=erpc&names=full"),
+    ("erpc with JSON", "erpc", "?wire=erpc&names=rpc&framing=json&codec=json"),
+    ("erpc with protobuf, filtered", "erpc", "?wire=erpc&names=full&framing=proto&filter=gzip"),
     ("rpcx", "rpcx", "?wire=rpcx"),
     ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
+    (
+        "kiss-rpc, compressed",
+        "kiss",
+        "?wire=kiss&snappy=dynamic&function=test.v1.Wires/Say:305419896&function=test.v1.Wires/Missing:9",
+    ),
 ];
 
 pub(crate) async fn all(place: Place) -> Vec<Wire> {
@@ -80,12 +89,19 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
     }
     for (name, seen_as, options) in CHANNELS {
         let (probe, running) = served("tcp://127.0.0.1:0", place).await;
+        let options = match place {
+            // Which service has a short name, only its server knows.
+            Place::BehindLearner => {
+                options.replace("names=short", "names=full").replace("names=rpc", "names=full")
+            }
+            _ => (*options).to_owned(),
+        };
         let url = match options.strip_prefix("ws") {
             Some(options) => running.front.url().replace("tcp://", "ws://") + options,
             None => format!("{}{options}", running.front.url()),
         };
         let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
-        wires.push(Wire { name, probe, seen_as, way, served: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, place, served: Some(running), _authority: None });
     }
     let (probe, running) = served(&memory(), place).await;
     let way = Way::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
@@ -94,6 +110,7 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
         probe,
         seen_as: "native",
         way,
+        place,
         served: Some(running),
         _authority: None,
     });
@@ -109,39 +126,39 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
     ] {
         let (probe, running) = served("tcp://127.0.0.1:0", place).await;
         let way = way(running.front.url().trim_start_matches("tcp://").parse().unwrap());
-        wires.push(Wire { name, probe, seen_as, way, served: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, place, served: Some(running), _authority: None });
     }
     wires
 }
 
 /// A server of the handler, or a proxy in front of one.
 async fn server(probe: &Probe, place: Place) -> (Server, Option<Running>) {
-    let of_handler =
-        Server::new().add(probe.clone()).websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    let limited = || Server::new().websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    let numbered = |server: Server| server.alias("kiss/305419896", "test.v1.Wires/Say");
+    let of_handler = numbered(limited().add(probe.clone()));
     if place == Place::Here {
         return (of_handler, None);
     }
     let behind = of_handler.listen(memory()).start().await.unwrap();
     let channel = Channel::connect(&behind.url()).await.unwrap();
-    let proxy = Server::new().websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
     let proxy = match place {
-        Place::BehindLearner => proxy.fallback(Forward::any(channel), ["test.v1.Wires"]),
-        _ => proxy.add(Forward::service(&INFO, channel)),
+        Place::BehindLearner => limited().fallback(Forward::any(channel), ["test.v1.Wires", "kiss"]),
+        _ => numbered(limited().add(Forward::service(&INFO, channel))),
     };
     (proxy, Some(behind))
 }
 
 async fn served(address: &str, place: Place) -> (Probe, Served) {
     let probe = Probe::default();
-    let (server, behind) = server(&probe, place).await;
-    (probe, Served { front: server.listen(address).start().await.unwrap(), behind })
+    let (server, _behind) = server(&probe, place).await;
+    (probe, Served { front: server.listen(address).start().await.unwrap(), _behind })
 }
 
 fn direct() -> Wire {
     let probe = Probe::default();
     let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
     let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
-    Wire { name: "direct", probe, seen_as: "local", way, served: None, _authority: None }
+    Wire { name: "direct", probe, seen_as: "local", way, place: Place::Here, served: None, _authority: None }
 }
 
 async fn inside_tls(
@@ -153,19 +170,19 @@ async fn inside_tls(
 ) -> Wire {
     let (probe, authority) = (Probe::default(), Authority::new("test authority"));
     let tls = authority.issue("127.0.0.1").tls();
-    let (server, behind) = server(&probe, place).await;
+    let (server, _behind) = server(&probe, place).await;
     let front = server.listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
-    let running = Served { front, behind };
+    let running = Served { front, _behind };
     let url = format!("{}{options}", running.front.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
     let way = Way::Channel(Box::new(channel));
-    Wire { name, probe, seen_as, way, served: Some(running), _authority: Some(authority) }
+    Wire { name, probe, seen_as, way, place, served: Some(running), _authority: Some(authority) }
 }
 
 impl Wire {
     /// Makes a call; none if it cannot be sent on this wire.
     pub(crate) async fn ask(&self, asked: &Asked) -> Option<Answer> {
-        if lacks(self.name, Lack::of_kind(asked.kind)) {
+        if self.does_not_carry(asked.kind) {
             return None;
         }
         match &self.way {
@@ -179,6 +196,12 @@ impl Wire {
         }
     }
 
+    /// Whether calls of this kind cannot be made.
+    pub(crate) fn does_not_carry(&self, kind: Kind) -> bool {
+        let is_untold = self.place == Place::BehindLearner && lacks(self.name, Lack::WordOfStreams);
+        lacks(self.name, Lack::of_kind(kind)) || kind != Kind::Unary && is_untold
+    }
+
     /// What a handler is to see of a call.
     pub(crate) fn seen(&self, asked: &Asked) -> Seen {
         let text = |body: &Body| match body {
@@ -190,8 +213,8 @@ impl Wire {
             method: asked.method,
             messages: asked.messages.iter().map(text).collect(),
             metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
-            has_deadline: asked.timeout.is_some() && !lacks(Lack::Deadline),
-            wire: if self.served.as_ref().is_some_and(|served| served.behind.is_some()) {
+            has_deadline: asked.timeout.is_some() && self.tells_deadline(asked.kind),
+            wire: if self.place != Place::Here {
                 "native"
             } else if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
                 "connect"
@@ -199,6 +222,12 @@ impl Wire {
                 self.seen_as
             },
         }
+    }
+
+    /// Whether a handler is told of the deadline of such a call.
+    pub(crate) fn tells_deadline(&self, kind: Kind) -> bool {
+        let lacks = |lack| lacks(self.name, lack);
+        !lacks(Lack::Deadline) && (kind == Kind::Unary || !lacks(Lack::DeadlineOfStreams))
     }
 
     /// What is left of an answer where a wire cannot carry all of it.
@@ -213,12 +242,22 @@ impl Wire {
             if lacks(Lack::FailureMetadata) || trailers_lost {
                 failure.metadata.clear();
             }
+            if lacks(Lack::Reason) {
+                let message = "function 305419896 failed; kiss-rpc carries no reason".to_owned();
+                *failure = Failure { code: Some(Code::Unknown), message, ..Failure::default() };
+            }
         }
         if lacks(Lack::ReplyMetadata) {
             answer.head.clear();
             answer.trailers.clear();
         }
-        if lacks(Lack::TrailersApart) {
+        let is_head_late =
+            asked.kind != Kind::Unary && (asked.kind != Kind::ServerStream || self.place != Place::Here);
+        if lacks(Lack::HeadWhileRequests) && is_head_late {
+            answer.trailers = sorted([std::mem::take(&mut answer.head), answer.trailers].concat());
+        }
+        let is_unary = asked.kind == Kind::Unary;
+        if lacks(Lack::TrailersApart) || is_unary && lacks(Lack::TrailersOfUnaryApart) {
             answer.head.append(&mut answer.trailers);
             answer.head = sorted(answer.head);
         }

@@ -1,14 +1,22 @@
-//! Calls the Java server: `baidu-client 127.0.0.1:PORT`.
+//! Calls the Java server, `baidu-client 127.0.0.1:PORT`, or the one with streams: `baidu-client 127.0.0.1:PORT
+//! streams`.
 
-use interop_baidu::cases;
+use interop_baidu::{cases, streams};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Some(address) = std::env::args().nth(1) else {
-        eprintln!("usage: baidu-client 127.0.0.1:PORT");
+    let mut arguments = std::env::args().skip(1);
+    let (Some(address), what) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: baidu-client 127.0.0.1:PORT [streams]");
         return ExitCode::from(2);
     };
-    match switchboard::run(async move { cases::run(&address).await }) {
+    let run = async move {
+        match what {
+            Some(_) => streams::run(&address).await,
+            None => cases::run(&address).await,
+        }
+    };
+    match switchboard::run(run) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(status) => {

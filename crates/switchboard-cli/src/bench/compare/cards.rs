@@ -3,7 +3,7 @@
 use super::{
     cell::Preset,
     result::{Line, Numbers, Results},
-    subject::{Kind, Subject},
+    subject::{Kind, OURS, Subject},
     summary::compact,
 };
 use crate::bench::{
@@ -37,7 +37,7 @@ pub(super) fn cards(preset: Preset, own: &[&Results<'_>], one_server: &[&Results
             let pairs = own.iter().flat_map(|two| of(two.cell.callers).into_iter().chain([two]));
             html += &grid(pairs.map(|results| throughput(results)));
         }
-        Preset::Connection | Preset::Connections => {
+        Preset::Connection | Preset::Connections | Preset::Wires => {
             html += &grid(own.iter().map(|results| throughput(results)));
         }
         Preset::Codecs => {
@@ -89,7 +89,7 @@ fn card(title: &str, note: &str, bars: &[Bar<'_>]) -> String {
 }
 
 fn throughput(results: &Results<'_>) -> String {
-    let ours = results.of_kind(Kind::Ours).map(|numbers| numbers.requests_per_s);
+    let ours = results.of(OURS).map(|numbers| numbers.requests_per_s);
     let bytes = results.cell.preset == Preset::Sizes;
     let bars = results.lines.iter().filter_map(|line| {
         let numbers = line.numbers.as_ref()?;
@@ -102,7 +102,7 @@ fn throughput(results: &Results<'_>) -> String {
             Kind::Rival => {
                 ours.map_or(String::new(), |ours| format!("{} \u{d7}", ratio(ours / numbers.requests_per_s)))
             }
-            Kind::Floor | Kind::Ours | Kind::OursToo => String::new(),
+            Kind::Floor | Kind::Foreign | Kind::Ours | Kind::OursToo => String::new(),
         };
         Some(bar(line, numbers.requests_per_s, text, note))
     });
@@ -170,7 +170,7 @@ fn kind_class(kind: Kind) -> &'static str {
     match kind {
         Kind::Floor => "floor",
         Kind::Ours => "ours",
-        Kind::OursToo => "ours too",
+        Kind::OursToo | Kind::Foreign => "ours too",
         Kind::Rival => "rival",
     }
 }
@@ -241,7 +241,7 @@ const COLOURS: usize = 12;
 fn rank(kind: Kind) -> u8 {
     match kind {
         Kind::Ours => 0,
-        Kind::OursToo => 1,
+        Kind::OursToo | Kind::Foreign => 1,
         Kind::Floor => 2,
         Kind::Rival => 3,
     }

@@ -1,5 +1,6 @@
 //! The presets, as cells: each cell is one shape of load that every subject gets.
 
+use super::subject::{Kind, Subject};
 use crate::bench::{
     options::MESSAGE_BYTES,
     peer::{Call, Mode},
@@ -27,6 +28,8 @@ pub(super) enum Preset {
     Connections,
     /// What it costs to encode and decode the message.
     Codecs,
+    /// The message on the wires of other frameworks, and with those frameworks, with 100 and 1000 callers.
+    Wires,
 }
 
 /// One measurement that every subject makes.
@@ -51,7 +54,7 @@ pub(super) struct Cell {
 }
 
 impl Preset {
-    pub(super) const EACH: [Self; 7] = [
+    pub(super) const EACH: [Self; 8] = [
         Self::Callers,
         Self::Sizes,
         Self::Message,
@@ -59,6 +62,7 @@ impl Preset {
         Self::Connection,
         Self::Connections,
         Self::Codecs,
+        Self::Wires,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -71,17 +75,19 @@ impl Preset {
             Self::Connection => "connection",
             Self::Connections => "connections",
             Self::Codecs => "codecs",
+            Self::Wires => "wires",
         }
     }
 
     /// Its cells in the order of the report.
     fn own_cells(self) -> Vec<Cell> {
-        let message = |callers| Cell {
+        let message_of = |preset, callers| Cell {
             callers,
             bytes: MESSAGE_BYTES as u64,
             call: Call::Message,
-            ..Cell::echo(Self::Message, callers, many("caller", callers))
+            ..Cell::echo(preset, callers, many("caller", callers))
         };
+        let message = |callers| message_of(Self::Message, callers);
         match self {
             Self::All => Self::EACH.into_iter().flat_map(Self::own_cells).collect(),
             Self::Callers => [1, 5, 10, 100]
@@ -139,6 +145,7 @@ impl Preset {
                 let label = format!("the message, {MESSAGE_BYTES} B");
                 vec![Cell { call: Call::Codecs, ..Cell::echo(self, "message", label) }]
             }
+            Self::Wires => [100, 1000].map(|callers| message_of(self, callers)).to_vec(),
         }
     }
 }
@@ -165,9 +172,16 @@ impl Cell {
         }
     }
 
-    /// Whether somebody who makes these `calls` in these `modes` can be measured in it.
-    pub(super) fn is_for(&self, calls: &[Call], modes: &[Mode]) -> bool {
-        calls.contains(&self.call) && (self.call == Call::Codecs || modes.contains(&self.mode))
+    /// Whether `subject` is measured in it.
+    pub(super) fn is_for(&self, subject: &Subject) -> bool {
+        let belongs = match (self.preset, subject.kind) {
+            (Preset::Wires, Kind::Rival) => subject.wire.is_some(),
+            (Preset::Wires, kind) => matches!(kind, Kind::Ours | Kind::Foreign),
+            (_, kind) => kind != Kind::Foreign,
+        };
+        belongs
+            && subject.calls.contains(&self.call)
+            && (self.call == Call::Codecs || subject.modes.contains(&self.mode))
     }
 }
 
@@ -189,6 +203,7 @@ fn many(what: &str, count: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::compare::fake::subject;
 
     #[test]
     fn presets_have_the_cells_that_their_help_promises() {
@@ -201,22 +216,45 @@ mod tests {
             ["connection/one-by-one", "connection/pipelined", "connection/stream"]
         );
         assert_eq!(ids(Preset::Codecs), ["codecs/message"]);
+        assert_eq!(ids(Preset::Wires), ["wires/100", "wires/1000"]);
     }
 
     #[test]
     fn nothing_is_measured_twice() {
         let all = cells(&[Preset::All, Preset::Servers]);
-        assert_eq!(all.len(), 4 + 6 + 5 + 3 + 3 + 4 + 1);
+        assert_eq!(all.len(), 4 + 6 + 5 + 3 + 3 + 4 + 1 + 2);
         let four = all.iter().find(|cell| cell.clients == 4).unwrap();
         assert_eq!(four.callers * four.clients, 100);
     }
 
     #[test]
     fn a_cell_is_for_those_who_can_make_its_calls() {
+        let is_for = |cell: &Cell, calls: &[Call], modes: &[Mode]| {
+            let (calls, modes) = (calls.to_vec(), modes.to_vec());
+            cell.is_for(&Subject { calls, modes, ..subject("rival", Kind::Rival) })
+        };
         let stream = &cells(&[Preset::Connection])[2];
-        assert!(stream.is_for(&[Call::Echo], &[Mode::Unary, Mode::Stream]));
-        assert!(!stream.is_for(&[Call::Message], &[Mode::Stream]));
-        assert!(!stream.is_for(&[Call::Echo], &[Mode::Unary]));
-        assert!(cells(&[Preset::Codecs])[0].is_for(&[Call::Codecs], &[]));
+        assert!(is_for(stream, &[Call::Echo], &[Mode::Unary, Mode::Stream]));
+        assert!(!is_for(stream, &[Call::Message], &[Mode::Stream]));
+        assert!(!is_for(stream, &[Call::Echo], &[Mode::Unary]));
+        assert!(is_for(&cells(&[Preset::Codecs])[0], &[Call::Codecs], &[]));
+    }
+
+    #[test]
+    fn wires_are_for_those_who_speak_one_of_ours() {
+        let (wires, message) = (&cells(&[Preset::Wires])[0], &cells(&[Preset::Message])[0]);
+        for (subject, in_wires, in_message) in [
+            (subject("tonic", Kind::Rival), false, true),
+            (subject("rpcx", Kind::Rival), true, true),
+            (subject("switchboard on rpcx", Kind::Foreign), true, false),
+            (subject("switchboard", Kind::Ours), true, true),
+            (subject("floor", Kind::Floor), false, true),
+        ] {
+            assert_eq!(
+                (wires.is_for(&subject), message.is_for(&subject)),
+                (in_wires, in_message),
+                "{subject:?}"
+            );
+        }
     }
 }

@@ -7,7 +7,10 @@ use super::{
     subject::{Absent, FLOOR, Kind, OURS, Subject, TOKIO},
     trial::{CodecCost, Trial},
 };
-use crate::bench::peer::{Answer, Call, Mode};
+use crate::bench::{
+    options::Wire,
+    peer::{Answer, Call, Mode},
+};
 
 /// A run of every preset in three rounds, with rivals of such names, requests a second and p99 in microseconds, and
 /// Switchboard with its own.
@@ -19,7 +22,11 @@ pub(super) fn raw(rivals: &[(&str, f64, f64)], requests_per_s: f64, p99_us: f64)
         (FLOOR, Kind::Floor, rate * 2.0, p99_us / 2.0),
     ];
     let rivals = rivals.iter().map(|&(name, rate, p99_us)| (name, Kind::Rival, rate, p99_us));
-    let all: Vec<_> = all.into_iter().chain(rivals).collect();
+    let foreign = [
+        ("switchboard on rpcx", Kind::Foreign, rate * 0.8, p99_us),
+        ("rpcx client, switchboard server", Kind::Foreign, rate / 2.0, p99_us),
+    ];
+    let all: Vec<_> = all.into_iter().chain(rivals).chain(foreign).collect();
     let cells = cell::cells(&[Preset::All]);
     let mut rows = Vec::new();
     for cell in &cells {
@@ -56,7 +63,7 @@ pub(super) fn raw(rivals: &[(&str, f64, f64)], requests_per_s: f64, p99_us: f64)
     }
 }
 
-fn subject(name: &str, kind: Kind) -> Subject {
+pub(super) fn subject(name: &str, kind: Kind) -> Subject {
     Subject {
         name: name.to_owned(),
         kind,
@@ -67,6 +74,7 @@ fn subject(name: &str, kind: Kind) -> Subject {
         configuration: "as it comes".to_owned(),
         license: "MIT".to_owned(),
         is_per_core: name == "tarpc",
+        wire: (name == "rpcx").then_some(Wire::Rpcx),
         server: Vec::new(),
         client: Vec::new(),
     }

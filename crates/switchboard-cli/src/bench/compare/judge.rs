@@ -6,14 +6,14 @@
 use super::{
     cell::{Cell, Preset},
     result::{Numbers, Results},
-    subject::{Kind, OURS, Subject, TOKIO, plain},
+    subject::{OURS, Subject, TOKIO, plain},
 };
 use serde::Serialize;
 
 /// One demand.
 struct Rule {
-    /// Of Switchboard on its workers, or under a plain tokio runtime.
-    of: Kind,
+    /// Whose numbers: the name of a subject.
+    of: &'static str,
     preset: Preset,
     /// The last part of the cells' ids, all if there are none.
     cells: &'static [&'static str],
@@ -44,6 +44,8 @@ enum Against {
     Threads,
     /// Switchboard's own median latency.
     OwnMedian,
+    /// Switchboard on its native wire.
+    Native,
 }
 
 /// How one cell stands to one rule.
@@ -71,6 +73,7 @@ pub(super) struct Verdict {
 const CALLS: &[&str] =
     &["grpc-go", "gRPC C++", "tonic", "rpcx", "erpc", "Thrift Go", "Thrift C++", "libzmq REQ/REP"];
 const MESSAGES: &[&str] = &["rpcx", "erpc", "grpc-go", "tonic", "gRPC C++"];
+const RPCX: &[&str] = &["rpcx"];
 const TARPC: &[&str] = &["tarpc"];
 const CAPNP: &[&str] = &["capnp"];
 const DEALER: &[&str] = &["libzmq DEALER/ROUTER"];
@@ -85,12 +88,17 @@ const fn rule(
     against: Against,
     factor: f64,
 ) -> Rule {
-    Rule { of: Kind::Ours, preset, cells, metric, against, factor }
+    Rule { of: OURS, preset, cells, metric, against, factor }
 }
 
 /// The same of Switchboard under a plain tokio runtime.
 const fn under_tokio(preset: Preset) -> Rule {
-    Rule { of: Kind::OursToo, ..rule(preset, &[], Metric::Throughput, Against::Threads, 1.0) }
+    Rule { of: TOKIO, ..rule(preset, &[], Metric::Throughput, Against::Threads, 1.0) }
+}
+
+/// The throughput of Switchboard on the wire of another framework.
+const fn on_wire(of: &'static str, against: Against, factor: f64) -> Rule {
+    Rule { of, ..rule(Preset::Wires, &[], Metric::Throughput, against, factor) }
 }
 
 use Metric::{Cpu, P99, PeakMemory, Throughput};
@@ -116,6 +124,11 @@ const RULES: &[Rule] = &[
     rule(Preset::All, &[], Cpu, ALL, 1.0),
     under_tokio(Preset::Callers),
     under_tokio(Preset::Message),
+    on_wire("rpcx client, switchboard server", Against::Best(RPCX), 1.3),
+    on_wire("switchboard client, rpcx server", Against::Best(RPCX), 1.3),
+    on_wire("switchboard on rpcx", Against::Native, 0.7),
+    on_wire("switchboard on baidu_std", Against::Native, 0.7),
+    on_wire("switchboard on thrift", Against::Native, 0.7),
 ];
 
 /// How every cell stands to every rule that is about it.
@@ -136,7 +149,7 @@ impl Rule {
     }
 
     fn judge(&self, results: &Results<'_>) -> Verdict {
-        let numbers = results.of_kind(self.of);
+        let numbers = results.of(self.of);
         let ours = numbers.map(|numbers| self.metric.of(numbers));
         let is_lower_better = self.metric != Throughput;
         let better = |one: f64, other: f64| if is_lower_better { one < other } else { one > other };
@@ -147,8 +160,10 @@ impl Rule {
                 best = Some((&subject.name, value));
             }
         }
-        if let (Against::OwnMedian, Some(numbers)) = (self.against, numbers) {
-            best = Some(("its own median", numbers.p50_us));
+        match (self.against, numbers, results.of(OURS)) {
+            (Against::OwnMedian, Some(numbers), _) => best = Some(("its own median", numbers.p50_us)),
+            (Against::Native, _, Some(native)) => best = Some(("its native wire", self.metric.of(native))),
+            _ => {}
         }
         let theirs = best.map(|(_, value)| value);
         let measured = ours
@@ -160,7 +175,7 @@ impl Rule {
         Verdict {
             cell: results.cell.id.clone(),
             label: results.cell.label.clone(),
-            subject: if self.of == Kind::Ours { OURS } else { TOKIO }.to_owned(),
+            subject: self.of.to_owned(),
             metric: self.metric.name(),
             rival: best.map_or_else(|| self.against.in_words(), |(name, _)| name.to_owned()),
             wanted: self.factor,
@@ -179,7 +194,7 @@ impl Against {
             Self::Best(names) => names.iter().any(|name| is(subject, name)),
             Self::AllBut(names) => !names.iter().any(|name| is(subject, name)),
             Self::Language(language) => subject.language == language,
-            Self::OwnMedian => false,
+            Self::OwnMedian | Self::Native => false,
             Self::Threads => !subject.is_per_core,
         }
     }
@@ -198,6 +213,7 @@ impl Against {
             Self::AllBut(_) => "every rival".to_owned(),
             Self::Language(language) => format!("rivals in {language}"),
             Self::OwnMedian => "its own median".to_owned(),
+            Self::Native => "its native wire".to_owned(),
             Self::Threads => "rivals without a runtime on each thread".to_owned(),
         }
     }
@@ -279,6 +295,19 @@ mod tests {
             assert_eq!((one.rival.as_str(), one.measured, one.met), ("grpc-go", Some(5.0), Some(true)));
         }
         assert!(of("sizes/10").is_empty() && verdicts.iter().any(|one| one.subject == OURS));
+    }
+
+    #[test]
+    fn the_wires_of_others_are_held_against_those_others_and_against_the_native_wire() {
+        let raw = fake::raw(&[("rpcx", 10.0, 9.0), ("tonic", 90.0, 2.0)], 20.0, 1.0);
+        let verdicts = judge(&super::super::result::results(&raw));
+        let of = |subject: &str| {
+            let one = verdicts.iter().find(|one| one.subject == subject && one.cell == "wires/100").unwrap();
+            (one.rival.as_str(), one.measured, one.met)
+        };
+        assert_eq!(of("switchboard on rpcx"), ("its native wire", Some(0.8), Some(true)));
+        assert_eq!(of("rpcx client, switchboard server"), ("rpcx", Some(1.0), Some(false)));
+        assert_eq!(of("switchboard on thrift"), ("its native wire", None, None));
     }
 
     #[test]

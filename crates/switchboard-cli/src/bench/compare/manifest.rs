@@ -3,7 +3,10 @@
 //! The fields are documented in `bench/peers/README.md`. A folder may hold several variants of a rival; each becomes
 //! an entry of its own, with whatever it does not say taken from the folder.
 
-use crate::bench::peer::{Call, Mode};
+use crate::bench::{
+    options::Wire,
+    peer::{Call, Mode},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{fs, path::Path};
@@ -22,6 +25,9 @@ pub(super) struct Manifest {
     pub(super) calls: Vec<Call>,
     #[serde(default = "unary")]
     pub(super) modes: Vec<Mode>,
+    /// The wire of Switchboard that it speaks; the two are then measured with each other.
+    #[serde(default)]
+    pub(super) wire: Option<Wire>,
     /// How it was set up, and why.
     #[serde(default)]
     pub(super) configuration: String,

@@ -6,7 +6,7 @@ use super::{
     judge::{self, Verdict},
     raw::Raw,
     result,
-    subject::Kind,
+    subject::{FLOOR, Kind, OURS},
     summary, tables, verdicts,
 };
 use crate::bench::html::escape;
@@ -76,7 +76,7 @@ fn tiles(results: &[result::Results<'_>], judged: &[Verdict]) -> String {
         .iter()
         .find_map(|id| results.iter().find(|results| results.cell.id == *id))
         .or(results.first());
-    if let Some((results, ours)) = busiest.and_then(|results| Some((results, results.of_kind(Kind::Ours)?))) {
+    if let Some((results, ours)) = busiest.and_then(|results| Some((results, results.of(OURS)?))) {
         let label = &results.cell.label;
         tiles.push((summary::compact(ours.requests_per_s), format!("requests/s, {label}")));
         if let Some((rival, numbers)) = results.rivals().next() {
@@ -84,7 +84,7 @@ fn tiles(results: &[result::Results<'_>], judged: &[Verdict]) -> String {
             let times = summary::times(ratio).replace(" times", " \u{d7}");
             tiles.push((times, format!("the fastest rival, {}, {label}", rival.name)));
         }
-        if let Some(floor) = results.of_kind(Kind::Floor) {
+        if let Some(floor) = results.of(FLOOR) {
             let share = 100.0 * ours.requests_per_s / floor.requests_per_s;
             tiles.push((format!("{share:.0} %"), format!("of the bare loop, {label}")));
         }
@@ -111,6 +111,7 @@ fn title(preset: Preset) -> &'static str {
         Preset::Connection => "A single connection",
         Preset::Connections => "Long connections and short ones",
         Preset::Codecs => "Codecs",
+        Preset::Wires => "The wires of others",
     }
 }
 
@@ -138,6 +139,10 @@ fn about(preset: Preset) -> &'static str {
         }
         Preset::Codecs => {
             "What it takes to encode and to decode the message of 581 bytes, without any network."
+        }
+        Preset::Wires => {
+            "The same message on the wires of other frameworks: Switchboard with itself, beside its native wire, and with \
+             those frameworks themselves, each as the client of the other."
         }
     }
 }

@@ -56,6 +56,9 @@ const SECONDS_MAX: f64 = 3.0;
 impl Plan {
     pub(super) fn new(args: &CompareArgs, found: Found, machine: &Machine) -> Self {
         let presets = if args.preset.is_empty() { &[Preset::All][..] } else { &args.preset };
+        let cells = cell::cells(presets);
+        let mut subjects = found.subjects;
+        subjects.retain(|subject| cells.iter().any(|cell| cell.is_for(subject)));
         let mut plan = Self {
             presets: presets.iter().map(|preset| preset.name().to_owned()).collect(),
             rounds: args.rounds.unwrap_or(ROUNDS),
@@ -64,8 +67,8 @@ impl Plan {
             cpu: machine.cpu.clone(),
             cores: machine.cores,
             kernel: machine.kernel.clone(),
-            cells: cell::cells(presets),
-            subjects: found.subjects,
+            cells,
+            subjects,
             absent: found.absent,
         };
         plan.seconds = args.seconds.unwrap_or_else(|| plan.fitting_seconds());
@@ -103,7 +106,7 @@ impl Plan {
         let mut steps = Vec::new();
         for (at, cell) in self.cells.iter().enumerate() {
             for round in 1..=self.rounds {
-                let able = self.subjects.iter().filter(|subject| cell.is_for(&subject.calls, &subject.modes));
+                let able = self.subjects.iter().filter(|subject| cell.is_for(subject));
                 let mut able: Vec<_> = able.collect();
                 shuffle(&mut able, (at as u64) << 32 | u64::from(round));
                 steps.extend(able.into_iter().map(|subject| Step { cell, round, subject }));

@@ -51,20 +51,20 @@ pub(super) struct Numbers {
 
 /// The results of every cell of the plan.
 pub(super) fn results(raw: &Raw) -> Vec<Results<'_>> {
-    raw.plan.cells.iter().map(|cell| Results::of(raw, cell)).collect()
+    raw.plan.cells.iter().map(|cell| Results::new(raw, cell)).collect()
 }
 
 impl<'a> Results<'a> {
-    fn of(raw: &'a Raw, cell: &'a Cell) -> Self {
-        let able = raw.plan.subjects.iter().filter(|subject| cell.is_for(&subject.calls, &subject.modes));
+    fn new(raw: &'a Raw, cell: &'a Cell) -> Self {
+        let able = raw.plan.subjects.iter().filter(|subject| cell.is_for(subject));
         let mut lines: Vec<Line<'a>> = able.map(|subject| Line::of(raw, cell, subject)).collect();
         lines.sort_by(|one, other| other.requests_per_s().total_cmp(&one.requests_per_s()));
         Self { cell, lines }
     }
 
-    /// The numbers of the subject of this kind.
-    pub(super) fn of_kind(&self, kind: Kind) -> Option<&Numbers> {
-        self.lines.iter().find(|line| line.subject.kind == kind)?.numbers.as_ref()
+    /// The numbers of the subject of this name.
+    pub(super) fn of(&self, name: &str) -> Option<&Numbers> {
+        self.lines.iter().find(|line| line.subject.name == name)?.numbers.as_ref()
     }
 
     /// Rivals with numbers, the fastest first.

@@ -1,7 +1,12 @@
-//! What is compared: Switchboard, Switchboard under a plain tokio runtime, the floor, and every rival that is there.
+//! What is compared: Switchboard, on the wires of others and under a plain tokio runtime too, the floor, every rival
+//! that is there, and Switchboard with rivals whose wire it speaks.
 
 use super::manifest::{self, Manifest};
-use crate::bench::peer::{Call, Mode};
+use crate::bench::{
+    options::Wire,
+    peer::{Call, Mode},
+};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::{
     env, fs,
@@ -22,6 +27,9 @@ pub(super) struct Subject {
     /// Whether each thread has a runtime of its own, between which nothing moves, as Switchboard's workers have.
     #[serde(default)]
     pub(super) is_per_core: bool,
+    /// The wire that it has in common with Switchboard, if it is a rival.
+    #[serde(default)]
+    pub(super) wire: Option<Wire>,
     /// Command lines, not kept in results: they hold paths of this machine.
     #[serde(skip)]
     pub(super) server: Vec<String>,
@@ -38,6 +46,8 @@ pub(super) enum Kind {
     Ours,
     /// Switchboard in another setting.
     OursToo,
+    /// Switchboard on the wire of another framework, with itself or with that framework.
+    Foreign,
     Rival,
 }
 
@@ -67,7 +77,8 @@ impl Found {
     /// When the own program cannot be found.
     pub(super) fn look(peers: &Path, built: &Path) -> Result<Self, String> {
         let itself = env::current_exe().map_err(|error| format!("cannot tell the own path: {error}"))?;
-        let mut found = Self { subjects: own(&itself), absent: Vec::new() };
+        let own = own(&itself);
+        let mut found = Self { subjects: own.to_vec(), absent: Vec::new() };
         let mut folders: Vec<PathBuf> = fs::read_dir(peers)
             .map(|entries| {
                 entries
@@ -86,7 +97,31 @@ impl Found {
                 Err(reason) => found.absent.push(Absent { name, reason }),
             }
         }
+        found.pair(&own[0]);
         Ok(found)
+    }
+
+    /// Adds each rival that speaks a wire of Switchboard as the client of one and the server of the other.
+    fn pair(&mut self, ours: &Subject) {
+        let rivals = self.subjects.iter().filter_map(|rival| Some((rival, rival.wire?)));
+        let pairs: Vec<Subject> = rivals
+            .flat_map(|(rival, wire)| {
+                let pair = |name: String, server: &[String], client: Vec<String>| Subject {
+                    name,
+                    server: server.to_vec(),
+                    client,
+                    configuration: "each as it is configured by itself".to_owned(),
+                    ..ours.foreign(wire)
+                };
+                let rivals_client = format!("{} client, {OURS} server", rival.name);
+                let rivals_server = format!("{OURS} client, {} server", rival.name);
+                [
+                    pair(rivals_client, &ours.server, rival.client.clone()),
+                    pair(rivals_server, &rival.server, ours.foreign(wire).client),
+                ]
+            })
+            .collect();
+        self.subjects.extend(pairs);
     }
 
     fn add(&mut self, manifests: Vec<Manifest>, out: &Path) {
@@ -147,8 +182,24 @@ impl Subject {
             configuration: manifest.configuration,
             license: manifest.license,
             is_per_core: manifest.options.runtime.as_deref() == Some("per-core"),
+            wire: manifest.wire,
             server: manifest.server,
             client: manifest.client,
+        }
+    }
+
+    /// Switchboard on this wire, with itself.
+    fn foreign(&self, wire: Wire) -> Self {
+        let value = wire.to_possible_value().expect("no wire is hidden");
+        let wire = value.get_name();
+        Self {
+            name: format!("{OURS} on {wire}"),
+            kind: Kind::Foreign,
+            calls: vec![Call::Message],
+            modes: vec![Mode::Unary],
+            configuration: format!("as on its native wire, on {wire}"),
+            client: [&self.client[..], &["--wire".to_owned(), wire.to_owned()]].concat(),
+            ..self.clone()
         }
     }
 }
@@ -164,7 +215,7 @@ pub(super) fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-fn own(itself: &Path) -> Vec<Subject> {
+fn own(itself: &Path) -> [Subject; 6] {
     let line = |engine: &str, role: &str| {
         vec![
             itself.to_string_lossy().into_owned(),
@@ -183,17 +234,20 @@ fn own(itself: &Path) -> Vec<Subject> {
         configuration: configuration.to_owned(),
         license: env!("CARGO_PKG_LICENSE").to_owned(),
         is_per_core: kind != Kind::OursToo,
+        wire: None,
         server: line(engine, "server"),
         client: line(engine, "client"),
     };
-    vec![
-        own(
-            OURS,
-            Kind::Ours,
-            "pinned",
-            &[Call::Echo, Call::Message, Call::Codecs],
-            "native wire, a pinned worker and a connection for each core, deadlines, limits and metrics on",
-        ),
+    let ours = own(
+        OURS,
+        Kind::Ours,
+        "pinned",
+        &[Call::Echo, Call::Message, Call::Codecs],
+        "native wire, a pinned worker and a connection for each core, deadlines, limits and metrics on",
+    );
+    let [rpcx, baidu_std, thrift] = [Wire::Rpcx, Wire::BaiduStd, Wire::Thrift].map(|wire| ours.foreign(wire));
+    [
+        ours,
         own(
             TOKIO,
             Kind::OursToo,
@@ -208,6 +262,9 @@ fn own(itself: &Path) -> Vec<Subject> {
             &[Call::Echo, Call::Message],
             "the bare loop: no codec, limits, deadlines, metrics or failures; the limit of this machine",
         ),
+        rpcx,
+        baidu_std,
+        thrift,
     ]
 }
 
@@ -225,10 +282,10 @@ mod tests {
     use super::*;
 
     fn found() -> Found {
-        let mut found = Found { subjects: own(Path::new("/switchboard")), absent: Vec::new() };
+        let own = own(Path::new("/switchboard"));
+        let mut found = Found { subjects: own.to_vec(), absent: Vec::new() };
         for name in ["libzmq REQ/REP", "libzmq DEALER/ROUTER", "gRPC C++"] {
-            let rival = Subject { name: name.to_owned(), kind: Kind::Rival, ..found.subjects[0].clone() };
-            found.subjects.push(rival);
+            found.subjects.push(Subject { name: name.to_owned(), kind: Kind::Rival, ..own[0].clone() });
         }
         found.absent.push(Absent { name: "erpc".to_owned(), reason: "no go".to_owned() });
         found
@@ -241,11 +298,29 @@ mod tests {
 
     #[test]
     fn rivals_are_selected_by_their_names_or_parts_of_them() {
-        assert_eq!(select(&[]).unwrap().len(), 6);
+        assert_eq!(select(&[]).unwrap().len(), 9);
         assert_eq!(select(&["floor"]).unwrap(), [OURS, FLOOR]);
         assert_eq!(select(&["libzmq"]).unwrap(), [OURS, "libzmq REQ/REP", "libzmq DEALER/ROUTER"]);
         assert_eq!(select(&["libzmq-req-rep", "grpc-c++"]).unwrap(), [OURS, "libzmq REQ/REP", "gRPC C++"]);
         assert_eq!(select(&["erpc"]).unwrap(), [OURS]);
+    }
+
+    #[test]
+    fn rivals_that_speak_a_wire_of_ours_are_paired_with_it() {
+        let mut found = found();
+        let (ours, rival) = (found.subjects[0].clone(), found.subjects.last_mut().unwrap());
+        (rival.name, rival.wire) = ("rpcx".to_owned(), Some(Wire::Rpcx));
+        (rival.server, rival.client) = (vec!["S".to_owned()], vec!["C".to_owned()]);
+        found.pair(&ours);
+        let [.., theirs, back] = &found.subjects[..] else { panic!("{found:?}") };
+        assert_eq!(theirs.name, "rpcx client, switchboard server");
+        assert_eq!((&theirs.server, theirs.client.concat()), (&ours.server, "C".to_owned()));
+        assert_eq!(back.name, "switchboard client, rpcx server");
+        assert_eq!(
+            (back.server.concat().as_str(), &back.client[2..]),
+            ("S", &["pinned", "client", "--wire", "rpcx"].map(str::to_owned)[..])
+        );
+        assert_eq!(found.subjects.iter().filter(|one| one.kind == Kind::Foreign).count(), 5);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{
     judge::Verdict,
     result::{Numbers, Results},
-    subject::{Kind, TOKIO},
+    subject::{FLOOR, OURS, TOKIO},
 };
 use crate::bench::report::{duration, thousands};
 
@@ -47,7 +47,7 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 fn throughput(results: &Results<'_>, when: &str) -> Option<String> {
-    let ours = results.of_kind(Kind::Ours)?;
+    let ours = results.of(OURS)?;
     let mut text = format!("{when} Switchboard answers {} requests a second", compact(ours.requests_per_s));
     let rate = |numbers: &Numbers| numbers.requests_per_s;
     if let Some((rival, numbers)) = results.rivals().next() {
@@ -58,14 +58,14 @@ fn throughput(results: &Results<'_>, when: &str) -> Option<String> {
             compact(rate(numbers))
         );
     }
-    if let Some(floor) = results.of_kind(Kind::Floor) {
+    if let Some(floor) = results.of(FLOOR) {
         text += &format!(", and {:.0} % of what the bare loop reaches", 100.0 * rate(ours) / rate(floor));
     }
     Some(text + ".")
 }
 
 fn cpu(results: &Results<'_>) -> Option<String> {
-    let ours = results.of_kind(Kind::Ours)?;
+    let ours = results.of(OURS)?;
     let (rival, theirs) =
         results.rivals().min_by(|(_, one), (_, other)| one.cpu_us.total_cmp(&other.cpu_us))?;
     Some(format!(
@@ -78,7 +78,7 @@ fn cpu(results: &Results<'_>) -> Option<String> {
 }
 
 fn latency(results: &Results<'_>) -> Option<String> {
-    let ours = results.of_kind(Kind::Ours)?;
+    let ours = results.of(OURS)?;
     let (rival, theirs) =
         results.rivals().min_by(|(_, one), (_, other)| one.p99_us.total_cmp(&other.p99_us))?;
     Some(format!(

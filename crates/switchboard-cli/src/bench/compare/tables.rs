@@ -169,7 +169,7 @@ fn class(kind: Kind) -> &'static str {
     match kind {
         Kind::Floor => "floor",
         Kind::Ours => "ours",
-        Kind::OursToo => "ours too",
+        Kind::OursToo | Kind::Foreign => "ours too",
         Kind::Rival => "rival",
     }
 }

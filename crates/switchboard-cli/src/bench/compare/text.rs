@@ -46,10 +46,10 @@ pub(super) fn own_failures(raw: &Raw) -> Vec<String> {
     let results = result::results(raw);
     let lines = results.iter().flat_map(|results| results.lines.iter().map(move |line| (results.cell, line)));
     lines
-        .filter(|(_, line)| line.subject.kind == Kind::Ours)
+        .filter(|(_, line)| matches!(line.subject.kind, Kind::Ours | Kind::Foreign))
         .filter_map(|(cell, line)| {
             let error = line.numbers.as_ref().and_then(|numbers| numbers.first_error.as_deref());
-            line.failed.or(error).map(|why| format!("{}: switchboard: {why}", cell.id))
+            line.failed.or(error).map(|why| format!("{}: {}: {why}", cell.id, line.subject.name))
         })
         .collect()
 }

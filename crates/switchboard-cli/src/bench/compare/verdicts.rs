@@ -82,15 +82,15 @@ fn is_of_ours(verdict: &Verdict) -> bool {
     verdict.subject == OURS
 }
 
+/// Whether a latency is held against another of the same subject, of which it may be a multiple.
 fn is_own(verdict: &Verdict) -> bool {
-    verdict.wanted < 1.0
+    verdict.wanted < 1.0 && verdict.metric != "requests/s"
 }
 
 fn wanted(verdict: &Verdict) -> String {
     let comparison = if verdict.metric == "requests/s" { "more" } else { "less" };
     match verdict.wanted {
         1.0 => comparison.to_owned(),
-        // Of its own median it may be a multiple.
         share if is_own(verdict) => format!("at most {:.0} \u{d7}", 1.0 / share),
         factor => format!("at least {factor} \u{d7}"),
     }

@@ -5,7 +5,8 @@ use crate::bench::{
     engine::{self, Shape, Until},
     load::Load,
     measure::Measured,
-    subject, switchboard, worker,
+    options::Wire,
+    subject, switchboard, thrift, worker,
 };
 use clap::{Args, value_parser};
 use std::{sync::Arc, time::Duration};
@@ -32,6 +33,9 @@ pub(super) struct ClientArgs {
     requests: Option<u64>,
     #[arg(long, value_enum, default_value_t = Mode::Unary)]
     mode: Mode,
+    /// How the calls of `pinned` are written.
+    #[arg(long, value_enum, default_value_t = Wire::Native)]
+    wire: Wire,
 }
 
 /// Calls as `args` say and prints the result.
@@ -61,7 +65,7 @@ impl ClientArgs {
 
     /// The servers as one address of a Switchboard channel, which balances over them.
     pub(super) fn url(&self) -> String {
-        format!("tcp://{}", self.address)
+        self.wire.url(&format!("tcp://{}", self.address))
     }
 
     pub(super) fn warm_up(&self) -> Duration {
@@ -119,13 +123,18 @@ fn on_floor(args: &ClientArgs) -> Result<Measured, String> {
 }
 
 fn on_workers(args: &ClientArgs) -> Result<Measured, String> {
-    match (args.mode, args.call) {
-        (Mode::Unary, Call::Message) => args.measure(&switchboard::message(&args.url())),
-        (Mode::Unary, _) => args.measure(&switchboard::echo(&args.url(), args.payload())),
-        (Mode::PerCall, _) => {
+    match (args.mode, args.call, args.wire) {
+        (Mode::Unary, Call::Message, Wire::Thrift) => args.measure(&thrift::message(&args.url())),
+        (Mode::Unary, _, Wire::Thrift) => args.measure(&thrift::echo(&args.url(), args.payload())),
+        (_, _, Wire::JsonRpc) => {
+            Err("JSON-RPC is not offered here: `switchboard bench` measures it".to_owned())
+        }
+        (Mode::Unary, Call::Message, _) => args.measure(&switchboard::message(&args.url())),
+        (Mode::Unary, _, _) => args.measure(&switchboard::echo(&args.url(), args.payload())),
+        (Mode::PerCall, ..) => {
             args.measure(&switchboard::PerCall(switchboard::echo(&args.url(), args.payload())))
         }
-        (Mode::Stream, _) => {
+        (Mode::Stream, ..) => {
             let stream = stream::Stream::of(args)?;
             worker::start("stream", move || stream.run())?.join().flatten()
         }

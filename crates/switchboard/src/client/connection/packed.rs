@@ -2,7 +2,7 @@
 
 use super::{Connection, Inner, State};
 use crate::{
-    ClientMethod, Compression, Metadata,
+    ClientMethod, Compression, Kind, Metadata,
     compression::{Message, Packing},
 };
 use bytes::Bytes;
@@ -30,6 +30,9 @@ impl Connection {
             return Packing::OFF;
         }
         let inner = self.lock();
+        if method.kind() != Kind::Unary && !inner.wire.compresses_streams() {
+            return Packing::OFF;
+        }
         let (takes, method) = (|encoding| inner.wire.takes(encoding), std::ptr::from_ref(method).addr());
         Packing::of_client(compression, method, takes, self.compression_bytes_min, self.message_bytes_max)
     }

@@ -47,6 +47,10 @@ impl ClientWire for Wire {
         either!(self, machine => machine.method(number, name, schema, out));
     }
 
+    fn streams(&mut self, number: u16) {
+        either!(self, machine => machine.streams(number));
+    }
+
     #[inline]
     fn open(
         &mut self,
@@ -101,12 +105,20 @@ impl ClientWire for Wire {
         either!(self, machine => machine.takes(encoding))
     }
 
+    fn compresses_streams(&self) -> bool {
+        either!(self, machine => machine.compresses_streams())
+    }
+
     fn message_bytes_max(&self) -> u32 {
         either!(self, machine => machine.message_bytes_max())
     }
 
     fn send_window(&self) -> u32 {
         either!(self, machine => machine.send_window())
+    }
+
+    fn receive_window(&self, told: u32) -> u32 {
+        either!(self, machine => machine.receive_window(told))
     }
 
     fn carries_attachments(&self) -> bool {

@@ -148,7 +148,7 @@ async fn attempt(
     };
     let outcome = called.await;
     if let Some((trail, at)) = noted {
-        trail.end(at, outcome.as_ref().err().cloned());
+        trail.end(at, outcome.as_ref().map(|answer| [&answer.head, &answer.trailers]));
     }
     if outcome.is_ok() && shared.policy.hedges_by_percentile() {
         shared.latencies.note(method, Duration::from_nanos(clock::now().saturating_sub(ticket.begun_ns())));
@@ -266,7 +266,7 @@ impl Shared {
 }
 
 /// The metadata that tells a server the number of the attempt, from the second on.
-const ATTEMPT: &str = "switchboard-attempt";
+pub(in super::super) const ATTEMPT: &str = "switchboard-attempt";
 
 impl Begin {
     /// The call as it is sent for this attempt; where to is said later.

@@ -6,8 +6,9 @@ use super::{
     link::Member,
 };
 use crate::{
-    Result, Status,
+    Metadata, Status,
     balance::{Demand, State},
+    guard::TOLD,
 };
 use std::{
     fmt,
@@ -66,7 +67,7 @@ pub struct Explained<R> {
     /// From the beginning to the end, pauses included.
     pub took: Duration,
     /// What came of it.
-    pub outcome: Result<Response<R>>,
+    pub outcome: crate::Result<Response<R>>,
 }
 
 /// One attempt of a call. Times count from the beginning of the call.
@@ -84,6 +85,9 @@ pub struct Attempt {
     pub ended: Option<Duration>,
     /// How it failed; nothing for an answer.
     pub failure: Option<Status>,
+    /// What the limits of the server did with it, in the server's words; nothing from one that has none or does not
+    /// tell, and on wires without metadata.
+    pub limits: Option<String>,
 }
 
 /// The attempts of a call as they happen.
@@ -102,7 +106,7 @@ impl Trail {
     pub(in super::super) fn begin(&self, address: String) -> usize {
         let began = self.began.elapsed();
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.push(Attempt { address, began, sent: None, ended: None, failure: None });
+        attempts.push(Attempt { address, began, sent: None, ended: None, failure: None, limits: None });
         attempts.len() - 1
     }
 
@@ -111,14 +115,18 @@ impl Trail {
         self.change(at, |attempt, now| attempt.sent = Some(now));
     }
 
-    pub(in super::super) fn end(&self, at: usize, failure: Option<Status>) {
+    /// It ended with this metadata, before and behind the message, or in failure.
+    pub(in super::super) fn end(&self, at: usize, outcome: Result<[&Metadata; 2], &Status>) {
         self.change(at, |attempt, now| {
             attempt.ended = Some(now);
             // An answer was sent for, however the way there looked.
-            if failure.is_none() {
+            if outcome.is_ok() {
                 attempt.sent.get_or_insert(attempt.began);
             }
-            attempt.failure = failure;
+            // Some wires have one place for both.
+            let told = outcome.unwrap_or_else(|status| [status.metadata(); 2]);
+            attempt.limits = told.iter().find_map(|part| part.text(TOLD)).map(str::to_owned);
+            attempt.failure = outcome.err().cloned();
         });
     }
 
@@ -287,6 +295,10 @@ impl fmt::Display for Attempt {
             (Some(ended), None) => write!(f, ", answered at {:.1} ms", ms(ended)),
             (Some(ended), Some(status)) => write!(f, ", failed at {:.1} ms: {status}", ms(ended)),
             (None, _) => f.write_str(", given up: another was answered first"),
+        }?;
+        match &self.limits {
+            Some(limits) => write!(f, "; limits: {limits}"),
+            None => Ok(()),
         }
     }
 }

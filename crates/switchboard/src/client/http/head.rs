@@ -108,6 +108,7 @@ impl Outgoing<'_> {
         Ok(match (terms.dialect, self.codec) {
             (Dialect::Grpc, Codec::Proto) => "application/grpc",
             (Dialect::Grpc, Codec::Json) => "application/grpc+json",
+            (Dialect::Grpc, Codec::FlatBuffers) => "application/grpc+flatbuffers",
             (Dialect::GrpcWeb, Codec::Proto) if terms.text => "application/grpc-web-text+proto",
             (Dialect::GrpcWeb, Codec::Json) if terms.text => "application/grpc-web-text+json",
             (Dialect::GrpcWeb, Codec::Proto) => "application/grpc-web+proto",

@@ -150,6 +150,8 @@ impl Settings {
         match (self.codec, preferred) {
             // What nobody on HTTP reads.
             (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift) => Codec::Json,
+            // Which gRPC alone has a name for.
+            (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
             (None, preferred) => preferred,
         }

@@ -10,9 +10,11 @@ use crate::{
     client::{
         Begin, Way, calls,
         connection::Ended,
+        fleet,
         options::Options,
         pool::{Link, Pool},
     },
+    guard,
     net::{Address, Io},
     runtime,
     stream::Queue,
@@ -130,7 +132,9 @@ pub(super) async fn stream(
 
 /// Sends a request on a connection that is open, or opened for it; once more if that was closed meanwhile.
 async fn send(pool: &Pool<Texts>, begin: &Begin, message: &Bytes, items: Option<Arc<Queue>>) -> Result<Sent> {
-    if !begin.metadata.is_empty() {
+    // What channels add by themselves is for servers that can be told.
+    let marks = [fleet::ATTEMPT, guard::ASKED.0];
+    if begin.metadata.iter().any(|(name, _)| !marks.contains(&name)) {
         return Err(Status::invalid_argument(
             "JSON-RPC over a WebSocket has no place for a call's metadata; over HTTP it has",
         ));

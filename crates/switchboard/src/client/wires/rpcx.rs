@@ -4,8 +4,8 @@ use super::Foreign;
 use crate::{Codec, Limits};
 use switchboard_wire::{rpcx::Client, wire::ClientWire};
 
-/// Options: `codec` is `json`, `msgpack` or `proto`; `names=short` calls `package.Service` as `Service`; `network=http`
-/// begins with the CONNECT that servers on rpcx's network of this name want.
+/// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as
+/// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name want.
 #[derive(Debug, Default)]
 pub(super) struct Rpcx {
     codec: Option<Codec>,
@@ -24,7 +24,9 @@ impl Foreign for Rpcx {
             ("codec", "json") => self.codec = Some(Codec::Json),
             ("codec", "msgpack") => self.codec = Some(Codec::MsgPack),
             ("codec", "proto") => self.codec = Some(Codec::Proto),
-            ("codec", _) => return Err("json, msgpack or proto"),
+            ("codec", "raw") => self.codec = Some(Codec::Raw),
+            ("codec", "thrift") => self.codec = Some(Codec::ThriftStruct),
+            ("codec", _) => return Err("json, msgpack, proto, raw or thrift"),
             ("names", "full") => self.short_names = false,
             ("names", "short") => self.short_names = true,
             ("names", _) => return Err("full or short"),
@@ -41,8 +43,14 @@ impl Foreign for Rpcx {
             (Some(codec), _) => codec,
             // Postcard is for Rust programs; MessagePack is what clients of rpcx use unless they are told.
             (None, Codec::Postcard) => Codec::MsgPack,
+            (None, Codec::FlatBuffers) => Codec::Json,
+            (None, Codec::Thrift) => Codec::ThriftStruct,
             (None, preferred) => preferred,
         }
+    }
+
+    fn hears_pushes(&self) -> bool {
+        true
     }
 
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {

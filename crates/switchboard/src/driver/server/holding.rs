@@ -2,7 +2,7 @@
 
 use super::{Connection, FLUSH_BYTES, Read};
 use crate::{
-    Limits,
+    Limits, Pusher,
     driver::calls::Stage,
     memory::{LARGE, Level, PAUSE, Room},
     net,
@@ -126,7 +126,8 @@ impl<W: ServerWire> Connection<W> {
             // Memory that nobody has written to is none yet.
             len => len.max(self.input.capacity().min(net::BUFFER_BYTES)),
         };
-        let held = self.out.held() + self.wire.held() + self.holding.calls + input;
+        let pushes = self.peer.pusher.as_ref().filter(|pusher| pusher.any()).map_or(0, Pusher::held);
+        let held = self.out.held() + self.wire.held() + self.holding.calls + input + pushes;
         if held != self.holding.told && (held == 0 || held.abs_diff(self.holding.told) >= CHANGE) {
             self.shared.memory.change(self.holding.told, held);
             self.holding.told = held;

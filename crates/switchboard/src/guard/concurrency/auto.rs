@@ -23,7 +23,7 @@ pub struct AutoLimit {
     pub initial: u32,
     /// It is never lower; 4 unless set.
     pub least: u32,
-    /// It is never higher; 100,000 unless set.
+    /// It is never higher, whatever `least` says; 100,000 unless set.
     pub most: u32,
     /// How often the least latency is measured anew, with fewer calls for a moment; 50 s unless set.
     pub remeasure: Duration,
@@ -85,7 +85,9 @@ struct Window {
 
 impl Auto {
     pub(super) fn new(bounds: AutoLimit) -> Auto {
-        let limit = bounds.initial.clamp(bounds.least.max(1), bounds.most.max(1));
+        let most = bounds.most.max(1);
+        let bounds = AutoLimit { least: bounds.least.clamp(1, most), most, ..bounds };
+        let limit = bounds.initial.clamp(bounds.least, most);
         let remeasure_every = REMEASURE_FIRST.min(bounds.remeasure);
         Auto {
             bounds,
@@ -153,7 +155,7 @@ impl Auto {
     }
 
     fn set(&mut self, limit: f64) {
-        self.limit = (limit.ceil() as u32).clamp(self.bounds.least.max(1), self.bounds.most.max(1));
+        self.limit = (limit.ceil() as u32).clamp(self.bounds.least, self.bounds.most);
     }
 }
 

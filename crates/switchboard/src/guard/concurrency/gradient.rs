@@ -18,7 +18,7 @@ pub struct GradientLimit {
     pub initial: u32,
     /// It is never lower; 4 unless set.
     pub least: u32,
-    /// It is never higher; 100,000 unless set.
+    /// It is never higher, whatever `least` says; 100,000 unless set.
     pub most: u32,
     /// How much longer than at best calls may take before the limit shrinks; 1.5 unless set.
     pub tolerance: f64,
@@ -51,7 +51,9 @@ pub(super) struct Gradient {
 
 impl Gradient {
     pub(super) fn new(bounds: GradientLimit) -> Gradient {
-        let limit = bounds.initial.clamp(bounds.least.max(1), bounds.most.max(1));
+        let most = bounds.most.max(1);
+        let bounds = GradientLimit { least: bounds.least.clamp(1, most), most, ..bounds };
+        let limit = bounds.initial.clamp(bounds.least, most);
         Gradient {
             bounds,
             limit: f64::from(limit),
@@ -88,8 +90,7 @@ impl Gradient {
         let gradient = (self.bounds.tolerance * least / short).clamp(0.5, 1.0);
         let wanted = self.limit * gradient + self.limit.sqrt();
         self.limit = self.limit * (1.0 - SMOOTHING) + wanted * SMOOTHING;
-        let (least, most) = (f64::from(self.bounds.least.max(1)), f64::from(self.bounds.most.max(1)));
-        self.limit = self.limit.clamp(least.min(most), most);
+        self.limit = self.limit.clamp(f64::from(self.bounds.least), f64::from(self.bounds.most));
     }
 }
 
@@ -106,6 +107,6 @@ impl Adaptive for Gradient {
         }
         let measures = self.steps <= 2;
         let limit = if measures { self.limit / 2.0 } else { self.limit };
-        (limit as u32).max(self.bounds.least.min(self.bounds.most))
+        (limit as u32).max(self.bounds.least)
     }
 }

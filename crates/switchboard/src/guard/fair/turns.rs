@@ -60,20 +60,27 @@ impl Turns {
         pushed
     }
 
-    /// Whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<u32> {
-        let at = *self.order.front()?;
-        let tenant = self.tenants.get_mut(&at)?;
+    /// The tenants that wait in the order of their turns, with their shares.
+    pub(super) fn order(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.order.iter().map(|tenant| (*tenant, self.tenants.get(tenant).map_or(1, |known| known.share)))
+    }
+
+    /// The first call of the tenant at this place in the [order](Self::order) waits no more: it is its turn, as a rule
+    /// that of the first.
+    pub(super) fn pop_at(&mut self, at: usize) -> Option<u32> {
+        let whose = *self.order.get(at)?;
+        let tenant = self.tenants.get_mut(&whose)?;
         let number = tenant.levels.iter_mut().find_map(VecDeque::pop_front)?;
         tenant.waiting -= 1;
         tenant.left -= 1;
         self.waiting -= 1;
         if tenant.waiting == 0 {
-            self.tenants.remove(&at);
-            self.order.pop_front();
+            self.tenants.remove(&whose);
+            self.order.remove(at);
         } else if tenant.left == 0 {
             tenant.left = tenant.share;
-            self.order.rotate_left(1);
+            self.order.remove(at);
+            self.order.push_back(whose);
         }
         Some(number)
     }
@@ -103,7 +110,7 @@ mod tests {
     const NORMAL: usize = 2;
 
     fn drain(turns: &mut Turns) -> Vec<u32> {
-        std::iter::from_fn(|| turns.pop()).collect()
+        std::iter::from_fn(|| turns.pop_at(0)).collect()
     }
 
     #[test]
@@ -147,6 +154,19 @@ mod tests {
         assert_eq!(turns.push(1, 1, 0, 2, 1), Pushed::InsteadOf(1));
         assert_eq!(drain(&mut turns), [2]);
         assert!(turns.order.is_empty());
+    }
+
+    #[test]
+    fn tenant_that_is_passed_over_keeps_its_turn() {
+        let mut turns = Turns::default();
+        for (tenant, number) in [(1, 1), (1, 2), (2, 3), (2, 4), (3, 5)] {
+            turns.push(tenant, 1, NORMAL, number, 10);
+        }
+        assert_eq!(turns.order().collect::<Vec<_>>(), [(1, 1), (2, 1), (3, 1)]);
+        assert_eq!(turns.pop_at(1), Some(3));
+        assert_eq!(turns.pop_at(1), Some(5));
+        assert_eq!(turns.pop_at(2), None);
+        assert_eq!(drain(&mut turns), [1, 4, 2]);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Store {
     /// Looks a key up, and takes it for a call that is to run if nothing is known of it.
     pub(super) fn begin(self: &Arc<Self>, key: &Arc<[u8]>, request: u64, now: Instant) -> Begun {
         let mut state = self.state();
-        while state.ended.front().is_some_and(|(ended, _)| *ended + self.age <= now) {
+        let age = |ended: Instant| now.saturating_duration_since(ended);
+        while state.ended.front().is_some_and(|(ended, _)| age(*ended) >= self.age) {
             state.forget_oldest();
         }
         if let Some(entry) = state.entries.get(key) {
@@ -86,7 +87,7 @@ impl Store {
         if full {
             match oldest {
                 Some(ended) if self.refuses => {
-                    return Begun::Full((ended + self.age).saturating_duration_since(now));
+                    return Begun::Full(self.age.saturating_sub(age(ended)));
                 }
                 Some(_) => state.forget_oldest(),
                 None => return Begun::Full(BUSY),
@@ -247,6 +248,15 @@ mod tests {
         run(&store, 3, 10);
         assert!(!is_known(&store, 1) && is_known(&store, 2) && is_known(&store, 3));
         is_consistent(&store);
+    }
+
+    #[test]
+    fn answers_may_be_kept_for_ever() {
+        let store = Arc::new(Store::new(2, 1 << 20, Duration::MAX, true));
+        run(&store, 1, 10);
+        run(&store, 2, 10);
+        assert!(is_known(&store, 1));
+        assert!(matches!(store.begin(&key(3), 0, crate::clock::now()), Begun::Full(_)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! One call: from a request whose method is known to the answer.
 
 use super::{
-    super::{Standard, body::Reply, dispatch::Dispatch, trailers::Trailers},
+    super::{Standard, body::Reply, dispatch::Dispatch, timeout, trailers::Trailers},
     Rest,
-    head::{coding, metadata_headers, timeout},
+    head::{coding, metadata_headers},
     lines, message,
     reply::{self, Failure, Style, Wanted},
     routes,
@@ -42,8 +42,8 @@ impl Routed {
     pub(super) async fn answer(self) -> Response<Reply> {
         let kind = self.shared.table.info(self.method).kind;
         let style = if self.route.is_none() && kind == Kind::Unary { Style::Connect } else { Style::Rest };
-        let answered = match timeout(&self.head.headers) {
-            Err(failure) => Err(failure),
+        let answered = match timeout::read(&self.head.headers) {
+            Err(status) => Err(Failure::new(&status)),
             Ok(None) => self.run(None, style).await,
             Ok(Some(timeout)) => {
                 let deadline = crate::clock::now() + timeout;

@@ -1,9 +1,9 @@
-//! Words of a `.thrift` file, with the comments that document what follows.
+//! Words of a `.thrift` or `.fbs` file, with the comments that document what follows.
 
 use crate::Error;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Double(f64),
     Int(i64),
     /// Dots included.
@@ -12,19 +12,19 @@ pub(super) enum Token {
     Text(String),
 }
 
-/// A word, where it stands, and the `/** … */` before it.
+/// A word, where it stands, and the `/** … */` or `/// …` before it.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
-    pub(super) token: Token,
-    pub(super) line: usize,
-    pub(super) doc: Option<String>,
+pub(crate) struct Word {
+    pub(crate) token: Token,
+    pub(crate) line: usize,
+    pub(crate) doc: Option<String>,
 }
 
 /// Splits a file into words.
 ///
 /// # Errors
 /// Texts and comments without an end, numbers that are none, and signs that mean nothing; named by `file:line`.
-pub(super) fn words(file: &str, text: &str) -> Result<Vec<Word>, Error> {
+pub(crate) fn words(file: &str, text: &str) -> Result<Vec<Word>, Error> {
     let mut lexer = Lexer { file, rest: text, line: 1, doc: None };
     let mut words = Vec::new();
     while let Some(word) = lexer.next()? {
@@ -69,6 +69,10 @@ impl<'a> Lexer<'a> {
             self.step(blanks);
             if self.rest.starts_with("//") || self.rest.starts_with('#') {
                 let end = self.rest.find('\n').unwrap_or(self.rest.len());
+                if let Some(line) = self.rest[..end].strip_prefix("///") {
+                    let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
+                    self.doc = Some(self.doc.take().map_or_else(|| line.to_owned(), |doc| doc + "\n" + line));
+                }
                 self.step(end);
             } else if self.rest.starts_with("/*") {
                 let Some(end) = self.rest.find("*/") else {

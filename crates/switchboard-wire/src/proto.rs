@@ -1,10 +1,10 @@
-//! As much of the encoding of Protocol Buffers as the metas need: fields in, fields out.
+//! As much of the encoding of Protocol Buffers as heads of messages need: fields in, fields out.
 
 use bytes::{BufMut, BytesMut};
 
 /// The value of a field as it is on the wire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// Of a fixed size; no field that is known has one.
@@ -13,7 +13,7 @@ pub(super) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The number of a field that should be one; 0 otherwise.
-    pub(super) fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         match self {
             Value::Varint(number) => number,
             Value::Bytes(_) | Value::Fixed => 0,
@@ -21,7 +21,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes of a field that should have some; none otherwise.
-    pub(super) fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Bytes(bytes) => bytes,
             Value::Varint(_) | Value::Fixed => &[],
@@ -31,16 +31,16 @@ impl<'a> Value<'a> {
 
 /// The fields of a message, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 impl<'a> Fields<'a> {
     /// The number and value of the next field; none at the end.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -85,17 +85,42 @@ impl<'a> Fields<'a> {
 
 /// Appends a number.
 #[inline]
-pub(super) fn put_number(into: &mut BytesMut, field: u32, number: u64) {
+pub(crate) fn put_number(into: &mut BytesMut, field: u32, number: u64) {
     put_varint(into, u64::from(field) << 3);
     put_varint(into, number);
 }
 
 /// Appends text, bytes or a message.
 #[inline]
-pub(super) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
-    put_varint(into, u64::from(field) << 3 | 2);
-    put_varint(into, bytes.len() as u64);
+pub(crate) fn put_bytes(into: &mut BytesMut, field: u32, bytes: &[u8]) {
+    put_len(into, field, bytes.len());
     into.put_slice(bytes);
+}
+
+/// Appends a message that `write` appends the fields of.
+#[inline]
+pub(crate) fn put_message(into: &mut BytesMut, field: u32, write: impl FnOnce(&mut BytesMut)) {
+    put_varint(into, u64::from(field) << 3 | 2);
+    let at = into.len();
+    // Most are so short that their length is one byte.
+    into.put_u8(0);
+    write(into);
+    let len = into.len() - at - 1;
+    if len < 0x80 {
+        into[at] = len as u8;
+    } else {
+        let message = into[at + 1..].to_vec();
+        into.truncate(at);
+        put_varint(into, len as u64);
+        into.extend_from_slice(&message);
+    }
+}
+
+/// Appends what stands before `len` bytes of a field.
+#[inline]
+pub(crate) fn put_len(into: &mut BytesMut, field: u32, len: usize) {
+    put_varint(into, u64::from(field) << 3 | 2);
+    put_varint(into, len as u64);
 }
 
 #[inline]
@@ -117,11 +142,15 @@ mod tests {
         put_number(&mut bytes, 4, u64::MAX);
         put_bytes(&mut bytes, 300, b"abc");
         put_number(&mut bytes, 1, 0);
+        put_message(&mut bytes, 2, |into| put_number(into, 1, 5));
+        put_message(&mut bytes, 2, |into| into.extend_from_slice(&[7; 300]));
         bytes.extend_from_slice(&[0x0D, 1, 2, 3, 4, 0x09, 1, 2, 3, 4, 5, 6, 7, 8]);
         let mut fields = Fields(&bytes);
         assert_eq!(fields.next(), Ok(Some((4, Value::Varint(u64::MAX)))));
         assert_eq!(fields.next(), Ok(Some((300, Value::Bytes(b"abc")))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Varint(0)))));
+        assert_eq!(fields.next(), Ok(Some((2, Value::Bytes(&[8, 5])))));
+        assert_eq!(fields.next(), Ok(Some((2, Value::Bytes(&[7; 300])))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Fixed))));
         assert_eq!(fields.next(), Ok(Some((1, Value::Fixed))));
         assert_eq!(fields.next(), Ok(None));

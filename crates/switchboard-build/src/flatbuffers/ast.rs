@@ -1,0 +1,141 @@
+//! A `.fbs` file as it is written.
+
+use crate::lexer::Token;
+
+/// Something that has a name.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// What the generated module is called: `demo.v1`.
+    pub(super) namespace: String,
+    /// Nobody named a namespace: others find it by its bare name.
+    pub(super) is_global: bool,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) doc: Option<String>,
+    /// `file:line`.
+    pub(super) place: String,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Enum { base: Base, members: Vec<(String, i64, Option<String>)> },
+    Service(Vec<Method>),
+    Struct { fields: Vec<Field>, align: usize },
+    Table(Vec<Field>),
+    Union(Vec<Variant>),
+}
+
+/// Of a table or struct.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) ty: Type,
+    pub(super) default: Option<Token>,
+    pub(super) attributes: Attributes,
+    pub(super) doc: Option<String>,
+    pub(super) place: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub(super) name: String,
+    /// The name of its table.
+    pub(super) table: String,
+    pub(super) doc: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Method {
+    pub(super) name: String,
+    /// The names of tables.
+    pub(super) request: String,
+    pub(super) reply: String,
+    pub(super) attributes: Attributes,
+    pub(super) doc: Option<String>,
+    pub(super) place: String,
+}
+
+/// What stands in parentheses behind something.
+#[derive(Debug, Default)]
+pub(super) struct Attributes(pub(super) Vec<(String, Option<Token>)>);
+
+impl Attributes {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    pub(super) fn int(&self, name: &str) -> Option<i64> {
+        match self.value(name)? {
+            Some(Token::Int(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name)? {
+            Some(Token::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<Option<&Token>> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Type {
+    Array(Box<Type>, usize),
+    Base(Base),
+    Named(String),
+    String,
+    Vector(Box<Type>),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Base {
+    Bool,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+}
+
+impl Base {
+    pub(super) fn of(name: &str) -> Option<Base> {
+        Some(match name {
+            "bool" => Base::Bool,
+            "byte" | "int8" => Base::I8,
+            "ubyte" | "uint8" => Base::U8,
+            "short" | "int16" => Base::I16,
+            "ushort" | "uint16" => Base::U16,
+            "int" | "int32" => Base::I32,
+            "uint" | "uint32" => Base::U32,
+            "long" | "int64" => Base::I64,
+            "ulong" | "uint64" => Base::U64,
+            "float" | "float32" => Base::F32,
+            "double" | "float64" => Base::F64,
+            _ => return None,
+        })
+    }
+
+    /// Bytes that it takes, and what its position is a multiple of.
+    pub(super) fn size(self) -> usize {
+        match self {
+            Base::Bool | Base::I8 | Base::U8 => 1,
+            Base::I16 | Base::U16 => 2,
+            Base::F32 | Base::I32 | Base::U32 => 4,
+            Base::F64 | Base::I64 | Base::U64 => 8,
+        }
+    }
+
+    pub(super) fn is_float(self) -> bool {
+        matches!(self, Base::F32 | Base::F64)
+    }
+}

@@ -1,0 +1,100 @@
+//! Services, as the emitters for every schema see them.
+
+use super::{
+    ast::{Item, Kind as ItemKind, Method},
+    types::Types,
+};
+use crate::{
+    Error, client, docs, names,
+    package::Names,
+    server,
+    service::{self, Family, Kind, Service},
+};
+use proc_macro2::TokenStream;
+use quote::format_ident;
+use std::collections::BTreeSet;
+
+/// Everything of a service.
+///
+/// # Errors
+/// Methods with the same name, of messages that are no tables, or of kinds that do not exist.
+pub(super) fn emit(types: &Types<'_>, item: &Item, methods: &[Method]) -> Result<TokenStream, Error> {
+    let full_name = names::qualified(&item.namespace, &item.name);
+    let name = names::service_name(&item.name);
+    let mut read = Vec::<service::Method>::new();
+    for written in methods {
+        let method = method(types, item, written)?;
+        if let Some(other) = read.iter().find(|other| other.ident == method.ident) {
+            return Err(Error::new(format!(
+                "{}: methods {} and {} both become `{}`: rename one of them",
+                written.place, other.name, method.name, method.ident
+            )));
+        }
+        read.push(method);
+    }
+    let service = Service {
+        full_name,
+        interface: names::type_ident(&item.name),
+        server: format_ident!("{name}Server"),
+        client: format_ident!("{name}Client"),
+        api: format_ident!("{name}Api"),
+        info: format_ident!("{}", names::static_name(&name)),
+        comment: item.doc.as_deref().map(docs::harmless),
+        methods: read,
+        family: Family::FlatBuffers,
+    };
+    // Names of the package that would mean something else than they do everywhere.
+    let namespace = types.schema.items.iter().filter(|other| other.namespace == item.namespace);
+    let root: BTreeSet<_> = namespace.map(|other| names::type_ident(&other.name).to_string()).collect();
+    let names = Names::new(&root);
+    let mut tokens = server::emit(&service, &names);
+    tokens.extend(client::emit(&service, &names));
+    Ok(tokens)
+}
+
+fn method(types: &Types<'_>, item: &Item, method: &Method) -> Result<service::Method, Error> {
+    let (request, reply) = types.messages(item, method)?;
+    let attributes = &method.attributes;
+    let wrong = |what: &str| Error::new(format!("{}: {} {what}", method.place, method.name));
+    let kind = match attributes.text("streaming") {
+        None | Some("none") => Kind::Unary,
+        Some("server") => Kind::ServerStream,
+        Some("client") => Kind::ClientStream,
+        Some("bidi") => Kind::Bidi,
+        Some(_) => {
+            return Err(wrong("streams in a way that is not known: none, server, client and bidi are"));
+        }
+    };
+    let oneway = attributes.has("switchboard_oneway");
+    if oneway && kind != Kind::Unary {
+        return Err(wrong("streams and cannot be one-way"));
+    }
+    let idempotency = match (attributes.has("switchboard_read_only"), attributes.has("idempotent")) {
+        (true, _) => Some(format_ident!("NoSideEffects")),
+        (false, true) => Some(format_ident!("Idempotent")),
+        (false, false) => None,
+    };
+    let fields = match (&request.kind, kind) {
+        (ItemKind::Table(fields), Kind::Unary | Kind::ServerStream) => {
+            let known = fields.iter().filter(|field| !field.attributes.has("deprecated"));
+            Some(known.map(|field| field.name.clone()).collect())
+        }
+        _ => None,
+    };
+    Ok(service::Method {
+        name: method.name.clone(),
+        ident: names::method_ident(&method.name),
+        kind,
+        oneway,
+        spawn: attributes.has("switchboard_spawn"),
+        owned: true,
+        encoded: false,
+        idempotency,
+        fields,
+        request: types.path(request),
+        view: TokenStream::new(),
+        reply: types.path(reply),
+        comment: method.doc.as_deref().map(docs::harmless),
+        http: Vec::new(),
+    })
+}

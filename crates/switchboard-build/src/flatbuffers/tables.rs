@@ -1,0 +1,286 @@
+//! Tables: structs whose fields may be missing.
+
+use super::{
+    ast::{Field, Item, Kind},
+    schema::Resolved,
+    structs::{doc_of, rename},
+    types::{Types, is_referred},
+};
+use crate::{
+    Error, docs,
+    names::{field_ident, type_ident},
+};
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote};
+
+/// A field as it is generated.
+struct Plan<'a> {
+    field: &'a Field,
+    ident: Ident,
+    /// Its number in the table.
+    number: usize,
+    shape: Shape,
+    required: bool,
+    /// The type of a value that is there.
+    ty: TokenStream,
+    /// What it takes in the table, in bytes: wider ones come first.
+    size: usize,
+}
+
+/// How a field is written.
+enum Shape {
+    /// A number or enum with a default.
+    Number(TokenStream),
+    /// A number or enum without, or a struct.
+    Inline,
+    Inlines,
+    References,
+    Text,
+    Table,
+    Union,
+}
+
+/// A table.
+///
+/// # Errors
+/// Fields of types that no table has.
+pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<TokenStream, Error> {
+    let plans = plans(types, item, fields)?;
+    let ident = type_ident(&item.name);
+    let doc =
+        docs::attributes(&item.doc.as_deref().map_or_else(|| format!("`{}`.", item.name), docs::harmless));
+    let members = plans.iter().map(Plan::member);
+    let default = Plan::defaults(&plans).map(|values| {
+        quote! {
+            impl ::core::default::Default for #ident {
+                fn default() -> Self {
+                    Self { #values }
+                }
+            }
+        }
+    });
+    let all_default = default.as_ref().map(|_| quote!(#[serde(default)]));
+    let mut in_place: Vec<_> = plans.iter().collect();
+    in_place.sort_by_key(|plan| std::cmp::Reverse(plan.size));
+    let in_place = in_place.into_iter().map(Plan::write_in_place);
+    // The numbers of unions are bytes, which come last.
+    let tags = plans.iter().map(Plan::write_tag);
+    let behind = plans.iter().map(Plan::write_behind);
+    let reads = plans.iter().map(|plan| plan.read(&item.name));
+    let table = if plans.is_empty() { quote!(_table) } else { quote!(table) };
+    Ok(quote! {
+        #doc
+        #[derive(Clone, Debug, PartialEq, ::serde::Deserialize, ::serde::Serialize)]
+        #all_default
+        pub struct #ident { #(#members),* }
+
+        #default
+
+        impl ::switchboard::codegen::flatbuffers::Referred for #ident {
+            fn write(&self, out: &mut ::switchboard::codegen::flatbuffers::Writer) -> usize {
+                out.begin();
+                #(#in_place)*
+                #(#tags)*
+                let table = out.end();
+                #(#behind)*
+                table
+            }
+
+            fn read(
+                at: ::switchboard::codegen::flatbuffers::Place<'_>,
+            ) -> ::core::result::Result<Self, ::switchboard::codegen::flatbuffers::Malformed> {
+                let #table = at.table::<Self>()?;
+                ::core::result::Result::Ok(Self { #(#reads),* })
+            }
+        }
+    })
+}
+
+/// The fields that are not deprecated, with the numbers that all of them have.
+fn plans<'a>(types: &Types<'_>, item: &Item, fields: &'a [Field]) -> Result<Vec<Plan<'a>>, Error> {
+    let mut plans = Vec::<Plan<'a>>::new();
+    let (mut next, mut size) = (0, 4);
+    for field in fields {
+        let resolved = types.resolve(item, field)?;
+        let is_union = matches!(resolved, Resolved::Item(Item { kind: Kind::Union(_), .. }));
+        // A union's own number comes before it.
+        next += usize::from(is_union);
+        let number = match field.attributes.int("id") {
+            None => next,
+            Some(id) => usize::try_from(id).ok().filter(|id| *id < 4096).ok_or_else(|| {
+                Error::new(format!("{}: the id of {} is no number of a field", field.place, field.name))
+            })?,
+        };
+        next = number + 1;
+        if field.attributes.has("deprecated") {
+            continue;
+        }
+        let plan = plan(types, field, &resolved, number)?;
+        size += plan.size.next_multiple_of(8);
+        let taken = |other: &&Plan<'_>| other.number == number || other.ident == plan.ident;
+        if let Some(other) = plans.iter().find(taken) {
+            return Err(Error::new(format!(
+                "{}: {} has the id or name of {}",
+                field.place, field.name, other.field.name
+            )));
+        }
+        plans.push(plan);
+    }
+    if size > usize::from(u16::MAX) {
+        return Err(Error::new(format!(
+            "{}: table {} may take more than 65535 bytes",
+            item.place, item.name
+        )));
+    }
+    Ok(plans)
+}
+
+fn plan<'a>(
+    types: &Types<'_>,
+    field: &'a Field,
+    resolved: &Resolved<'_>,
+    number: usize,
+) -> Result<Plan<'a>, Error> {
+    let required = field.attributes.has("required");
+    let inline = types.schema.layout(resolved)?.map(|(size, _)| size);
+    let wrong = |what: &str| Error::new(format!("{}: {} {what}", field.place, field.name));
+    let shape = match resolved {
+        Resolved::Array(..) => return Err(wrong("is an array, which structs alone have: make it a vector")),
+        Resolved::Base(_) | Resolved::Item(Item { kind: Kind::Enum { .. }, .. }) => {
+            types.default(resolved, field)?.map_or(Shape::Inline, Shape::Number)
+        }
+        _ if field.default.is_some() => {
+            return Err(wrong("has a default, which numbers and enums alone have"));
+        }
+        Resolved::Item(Item { kind: Kind::Struct { .. }, .. }) => Shape::Inline,
+        Resolved::Item(Item { kind: Kind::Union(_), .. }) => {
+            if number == 0 {
+                return Err(wrong("is a union, whose id is that of its own number and one more"));
+            }
+            Shape::Union
+        }
+        Resolved::Item(_) => Shape::Table,
+        Resolved::String => Shape::Text,
+        Resolved::Vector(inner) => match (is_referred(inner), types.schema.layout(inner)?) {
+            (true, _) => Shape::References,
+            (false, Some(_)) => Shape::Inlines,
+            (false, None) => return Err(wrong("is a vector of unions, which is not read yet")),
+        },
+    };
+    let ty = types.rust(resolved);
+    let size = inline.unwrap_or(4);
+    Ok(Plan { field, ident: field_ident(&field.name), number, shape, required, ty, size })
+}
+
+impl Plan<'_> {
+    /// Whether the field of the struct is an `Option`.
+    fn is_option(&self) -> bool {
+        match self.shape {
+            Shape::Inlines | Shape::Number(_) | Shape::References => false,
+            Shape::Inline | Shape::Table | Shape::Text | Shape::Union => !self.required,
+        }
+    }
+
+    fn member(&self) -> TokenStream {
+        let Plan { ident, ty, field, .. } = self;
+        let (doc, rename) = (doc_of(field), rename(field));
+        let ty = match self.shape {
+            Shape::Table => quote!(::std::boxed::Box<#ty>),
+            _ => quote!(#ty),
+        };
+        if self.is_option() {
+            let skip = quote!(#[serde(default, skip_serializing_if = "::core::option::Option::is_none")]);
+            return quote!(#doc #rename #skip pub #ident: ::core::option::Option<#ty>);
+        }
+        quote!(#doc #rename pub #ident: #ty)
+    }
+
+    /// The values of a table of which nothing was said; none if there is a field without one.
+    fn defaults(plans: &[Plan<'_>]) -> Option<TokenStream> {
+        let value = |plan: &Plan<'_>| {
+            let ident = &plan.ident;
+            match &plan.shape {
+                Shape::Number(default) => Some(quote!(#ident: #default)),
+                Shape::Table | Shape::Union if plan.required => None,
+                _ => Some(quote!(#ident: ::core::default::Default::default())),
+            }
+        };
+        let values = plans.iter().map(value).collect::<Option<Vec<_>>>()?;
+        Some(quote!(#(#values),*))
+    }
+
+    /// Where its offset is to be written.
+    fn slot(&self) -> Ident {
+        format_ident!("slot_{}", self.number)
+    }
+
+    fn write_in_place(&self) -> TokenStream {
+        let Plan { ident, number, required, .. } = self;
+        let (number, slot) = (Literal::usize_unsuffixed(*number), self.slot());
+        match &self.shape {
+            Shape::Number(default) => quote!(out.inline(#number, self.#ident, #default);),
+            Shape::Inline if *required => {
+                quote!(out.optional(#number, ::core::option::Option::Some(self.#ident));)
+            }
+            Shape::Inline => quote!(out.optional(#number, self.#ident);),
+            _ if *required => quote!(let #slot = out.refer(#number, true);),
+            Shape::Inlines | Shape::References => {
+                quote!(let #slot = out.refer(#number, !self.#ident.is_empty());)
+            }
+            Shape::Table | Shape::Text | Shape::Union => {
+                quote!(let #slot = out.refer(#number, self.#ident.is_some());)
+            }
+        }
+    }
+
+    fn write_tag(&self) -> Option<TokenStream> {
+        let Shape::Union = self.shape else { return None };
+        let (value, number) = (self.value(), Literal::usize_unsuffixed(self.number - 1));
+        let tag = quote!(::switchboard::codegen::flatbuffers::Union::tag);
+        Some(quote!(out.optional(#number, #value.map(#tag));))
+    }
+
+    /// The value, if there is one.
+    fn value(&self) -> TokenStream {
+        let ident = &self.ident;
+        if self.required {
+            quote!(::core::option::Option::Some(&self.#ident))
+        } else {
+            quote!(self.#ident.as_ref())
+        }
+    }
+
+    fn write_behind(&self) -> TokenStream {
+        let (ident, slot, value) = (&self.ident, self.slot(), self.value());
+        match self.shape {
+            Shape::Inline | Shape::Number(_) => quote!(),
+            Shape::Inlines => quote!(out.point_to_inlines(#slot, &self.#ident);),
+            Shape::References => quote!(out.point_to_all(#slot, &self.#ident);),
+            Shape::Table | Shape::Text => quote!(out.point(#slot, #value);),
+            Shape::Union => quote!(out.point_to_union(#slot, #value);),
+        }
+    }
+
+    fn read(&self, table: &str) -> TokenStream {
+        let (ident, number) = (&self.ident, Literal::usize_unsuffixed(self.number));
+        let read = match &self.shape {
+            Shape::Number(default) => return quote!(#ident: table.inline(#number)?.unwrap_or(#default)),
+            Shape::Inline => quote!(inline),
+            Shape::Inlines => quote!(inlines),
+            Shape::References => quote!(all),
+            Shape::Table | Shape::Text => quote!(referred),
+            Shape::Union => quote!(union),
+        };
+        let read = quote!(table.#read(#number)?);
+        if self.required {
+            let name = format!("{table}.{}", self.field.name);
+            return quote! {
+                #ident: #read.ok_or_else(|| ::switchboard::codegen::flatbuffers::Malformed::missing(#name))?
+            };
+        }
+        match self.shape {
+            Shape::Inlines | Shape::References => quote!(#ident: #read.unwrap_or_default()),
+            _ => quote!(#ident: #read),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! JSON to the struct of a method's arguments.
+
+use super::{super::metadata, Function, instead, on_the_wire};
+use bytes::Bytes;
+use serde_json::Value as Json;
+use switchboard_build::interface::{Field, Interface, StructKind, Type};
+use switchboard_wire::thrift::{
+    Uuid, Value,
+    value::{put_field_head, put_stop},
+};
+
+impl Function {
+    /// The struct of the arguments that an object names; those that it leaves out are the server's to choose.
+    ///
+    /// # Errors
+    /// What does not fit, and where.
+    pub(in super::super) fn write(&self, json: &Json) -> Result<Bytes, String> {
+        let mut writer = Writer { interface: &self.interface, out: Vec::new() };
+        match writer.fields(&self.path, &self.method.arguments, json) {
+            Ok(_) => Ok(writer.out.into()),
+            Err(Wrong { path, text }) if path.is_empty() => Err(text),
+            Err(Wrong { path, text }) => Err(format!("field {}: {text}", path.trim_start_matches('.'))),
+        }
+    }
+}
+
+/// What does not fit.
+struct Wrong {
+    /// From the request to it.
+    path: String,
+    text: String,
+}
+
+impl Wrong {
+    fn new(text: impl Into<String>) -> Wrong {
+        Wrong { path: String::new(), text: text.into() }
+    }
+
+    fn expected(what: &str, json: &Json) -> Wrong {
+        let mut found = json.to_string();
+        if found.len() > SHOWN_MAX {
+            found.truncate(found.floor_char_boundary(SHOWN_MAX));
+            found.push('…');
+        }
+        Wrong::new(format!("expected {what} and not {found}"))
+    }
+
+    fn within(mut self, step: &str) -> Wrong {
+        self.path.insert_str(0, step);
+        self
+    }
+}
+
+/// Bytes of a value that a message shows.
+const SHOWN_MAX: usize = 60;
+
+struct Writer<'a> {
+    interface: &'a Interface,
+    out: Vec<u8>,
+}
+
+impl Writer<'_> {
+    /// Writes a struct; says how many of its fields there were.
+    fn fields(&mut self, name: &str, fields: &[Field], json: &Json) -> Result<usize, Wrong> {
+        let Json::Object(object) = json else {
+            return Err(Wrong::expected(&format!("an object, {name},"), json));
+        };
+        if let Some(unknown) = object.keys().find(|key| !fields.iter().any(|field| field.name == **key)) {
+            let known = instead(unknown, fields.iter().map(|field| field.name.as_str()));
+            return Err(Wrong::new(format!("{name} has no {unknown:?}{known}")));
+        }
+        let mut written = 0;
+        for field in fields {
+            match object.get(&field.name).filter(|value| !value.is_null()) {
+                Some(value) => {
+                    put_field_head(&mut self.out, on_the_wire(&field.ty), field.id);
+                    let step = || format!(".{}", field.name);
+                    self.value(&field.ty, value).map_err(|wrong| wrong.within(&step()))?;
+                    written += 1;
+                }
+                None if field.required => {
+                    return Err(Wrong::new(format!("{name} has no {}, which is required", field.name)));
+                }
+                None => {}
+            }
+        }
+        put_stop(&mut self.out);
+        Ok(written)
+    }
+
+    fn value(&mut self, ty: &Type, json: &Json) -> Result<(), Wrong> {
+        let out = &mut self.out;
+        match ty {
+            Type::Bool => json.as_bool().ok_or_else(|| Wrong::expected("true or false", json))?.write(out),
+            Type::I8 => integer::<i8>(json)?.write(out),
+            Type::I16 => integer::<i16>(json)?.write(out),
+            Type::I32 => integer::<i32>(json)?.write(out),
+            Type::I64 => integer::<i64>(json)?.write(out),
+            Type::Enum(at) => self.member(*at, json)?.write(&mut self.out),
+            Type::Double => double(json)?.write(out),
+            Type::String => text(json, "a text")?.to_owned().write(out),
+            Type::Uuid => {
+                let uuid = text(json, "a UUID")?.parse::<Uuid>();
+                uuid.map_err(|malformed| Wrong::new(malformed.to_string()))?.write(out);
+            }
+            Type::Binary => {
+                let decoded = metadata::from_base64(text(json, "bytes in base64")?);
+                let decoded = decoded.map_err(|why| Wrong::new(format!("the text is not base64: {why}")))?;
+                Bytes::from(decoded).write(out);
+            }
+            Type::Struct(at) => {
+                let item = &self.interface.structs[*at];
+                let written = self.fields(&item.name, &item.fields, json)?;
+                if item.kind == StructKind::Union && written != 1 {
+                    let text = format!("a union, {}, has one of its fields and not {written}", item.name);
+                    return Err(Wrong::new(text));
+                }
+            }
+            Type::List(element) | Type::Set(element) => {
+                let Json::Array(values) = json else { return Err(Wrong::expected("a list", json)) };
+                out.push(on_the_wire(element).0);
+                size(values.len())?.write(out);
+                for (at, value) in values.iter().enumerate() {
+                    self.value(element, value).map_err(|wrong| wrong.within(&format!("[{at}]")))?;
+                }
+            }
+            Type::Map(key, value) => self.map(key, value, json)?,
+        }
+        Ok(())
+    }
+
+    /// An object, or a list of pairs.
+    fn map<'j>(&mut self, key: &Type, value: &Type, json: &'j Json) -> Result<(), Wrong> {
+        let pairs: Vec<(Json, &'j Json)> = match json {
+            Json::Object(object) => {
+                object.iter().map(|(name, value)| (named_key(key, name), value)).collect()
+            }
+            Json::Array(pairs) => {
+                let pair = |pair: &'j Json| match pair.as_array().map(Vec::as_slice) {
+                    Some([key, value]) => Ok((key.clone(), value)),
+                    _ => Err(Wrong::expected("a key and its value in a list", pair)),
+                };
+                pairs.iter().map(pair).collect::<Result<_, _>>()?
+            }
+            other => return Err(Wrong::expected("an object, or a list of pairs,", other)),
+        };
+        self.out.extend_from_slice(&[on_the_wire(key).0, on_the_wire(value).0]);
+        size(pairs.len())?.write(&mut self.out);
+        for (name, held) in pairs {
+            let step = format!("[{name}]");
+            self.value(key, &name).map_err(|wrong| wrong.within(&step))?;
+            self.value(value, held).map_err(|wrong| wrong.within(&step))?;
+        }
+        Ok(())
+    }
+
+    /// By its name, or by a number that nobody here may know.
+    fn member(&self, at: usize, json: &Json) -> Result<i32, Wrong> {
+        let item = &self.interface.enums[at];
+        let Json::String(wanted) = json else { return integer(json) };
+        let member = item.members.iter().find(|(name, _)| name == wanted);
+        member.map(|(_, number)| *number).ok_or_else(|| {
+            let known = instead(wanted, item.members.iter().map(|(name, _)| name.as_str()));
+            Wrong::new(format!("{} has no {wanted}{known}", item.name))
+        })
+    }
+}
+
+/// A key of a map, which is a text in JSON whatever it is.
+fn named_key(key: &Type, name: &str) -> Json {
+    let is_text = matches!(key, Type::Binary | Type::String | Type::Uuid);
+    let plain = |json: &Json| !is_text && (json.is_number() || json.is_boolean());
+    serde_json::from_str(name).ok().filter(plain).unwrap_or_else(|| name.into())
+}
+
+fn integer<T: TryFrom<i64>>(json: &Json) -> Result<T, Wrong> {
+    let number = json.as_i64().and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| Wrong::expected(&format!("a whole number of {} bits", 8 * size_of::<T>()), json))
+}
+
+fn double(json: &Json) -> Result<f64, Wrong> {
+    let named = match json.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => json.as_f64(),
+    };
+    named.ok_or_else(|| Wrong::expected("a number", json))
+}
+
+fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, Wrong> {
+    json.as_str().ok_or_else(|| Wrong::expected(what, json))
+}
+
+fn size(len: usize) -> Result<i32, Wrong> {
+    i32::try_from(len).map_err(|_| Wrong::new(format!("{len} elements are more than Thrift counts")))
+}

@@ -1,0 +1,175 @@
+//! `switchboard call` on the wires of other frameworks.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use serde_json::json;
+use std::{path::Path, sync::mpsc, time::Duration};
+use support::*;
+
+const GREET: &str = "demo.v1.Greeter/Greet";
+const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
+const THRIFT_GREET: &str = "thrift.demo.ThriftGreeter/greet";
+
+/// Ways to call a service of a `.proto` file, as options of a URL.
+const WAYS: [&str; 6] = [
+    "wire=baidu_std",
+    "wire=baidu_std&codec=json&checksum=crc32c",
+    "wire=baidu_std&names=short&compression=snappy",
+    "wire=rpcx",
+    "wire=rpcx&codec=json&names=short",
+    "wire=rpcx&network=http",
+];
+
+fn thrift_file(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("thrift").join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn messages_and_metadata_go_by_every_schema() {
+    let server = Server::start();
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let files = ["--proto", "demo/v1/demo.proto", "-I", proto.to_str().unwrap()];
+    for way in WAYS {
+        let url = format!("{}?{way}", server.address);
+        for schema in [&[][..], &files, &["--raw", "unary"]] {
+            let raw = schema.first() == Some(&"--raw");
+            let done = call(&url, &[&ADA, schema, &["-H", "x-echo: hi", "-v"]].concat());
+            assert_eq!(done.values(), [json!({"text": "hello Ada"})], "{way} {schema:?}");
+            assert!(done.stderr.contains("metadata x-echo: hi\n"), "{way} {schema:?}: {}", done.stderr);
+            let refused = call(&url, &[&[GREET, "-d", "{}"], schema].concat());
+            assert_eq!(refused.code, 67, "{way} {raw}: {}", refused.stderr);
+            assert!(refused.stderr.contains("name is empty"), "{way} {raw}: {}", refused.stderr);
+        }
+        // The schema's side of it is asked elsewhere.
+        assert!(call(&url, &["list"]).stdout.contains("demo.v1.Greeter\n"), "{way}");
+    }
+}
+
+/// What the demo serves too.
+#[allow(missing_docs, unreachable_pub, reason = "generated")]
+mod greeter {
+    switchboard::include_proto!("thrift.demo");
+}
+
+struct Hello;
+
+impl greeter::ThriftGreeter for Hello {
+    async fn greet(&self, name: String, _cx: &switchboard::Cx) -> switchboard::Result<String> {
+        match name.is_empty() {
+            true => Err(greeter::Nameless { message: "name is empty".to_owned() }.into()),
+            false => Ok(format!("hello {name}")),
+        }
+    }
+}
+
+#[test]
+fn thrift_is_called_with_the_file_of_the_service() {
+    let server = serve(switchboard::Server::new().add(greeter::ThriftGreeterServer::new(Hello)));
+    let file = thrift_file("greeter.thrift");
+    let with_file = |options: &str, arguments: &[&str]| {
+        let url = format!("{server}?{options}");
+        call(&url, &[arguments, &["--thrift", &file]].concat())
+    };
+    for options in [
+        "",
+        "wire=thrift",
+        "framed=false",
+        "protocol=compact",
+        "protocol=header",
+        "protocol=header-compact&zlib=true",
+        "multiplexed=true",
+    ] {
+        let done = with_file(options, &["ThriftGreeter/greet", "-d", r#"{"name": "Ada"}"#]);
+        assert_eq!(done.values(), [json!("hello Ada")], "{options}");
+        let refused = with_file(options, &[THRIFT_GREET, "-d", "{}"]);
+        assert_eq!(refused.code, 67, "{options}: {}", refused.stderr);
+        let thrown = r#"thrift.demo.Nameless {"message":"name is empty"}"#;
+        assert!(refused.stderr.contains(thrown), "{options}: {}", refused.stderr);
+    }
+    let header = with_file("protocol=header", &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
+    assert_eq!(header.values(), [json!("hello Ada")]);
+    assert_eq!(with_file("", &["list"]).stdout, "thrift.demo.ThriftGreeter\n");
+    assert_eq!(with_file("", &["list", "ThriftGreeter"]).stdout, format!("{THRIFT_GREET}\n"));
+
+    for (arguments, expected) in [
+        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader alone"),
+        (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
+        (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
+        (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),
+        (&["describe"], "of a .thrift file there is `list`"),
+        (&[THRIFT_GREET, "--wire", "rpcx"], "--thrift is for the wire thrift, not for rpcx"),
+    ] {
+        let done = with_file("", arguments);
+        assert_eq!(done.code, 2, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+    }
+    let missing = call(&server, &[THRIFT_GREET, "--wire", "thrift"]);
+    assert!(missing.stderr.contains("name it with --thrift FILE"), "{}", missing.stderr);
+    let gone = call(&server, &[THRIFT_GREET, "--thrift", "/nowhere.thrift"]);
+    assert!(gone.stderr.contains("cannot read /nowhere.thrift"), "{}", gone.stderr);
+}
+
+#[test]
+fn what_a_wire_cannot_do_is_named() {
+    let server = Server::start();
+    let without_grpc = impostor(b"");
+    let watch = ["demo.v1.Greeter/Watch", "-d", r#"{"count": 1}"#];
+    for (wire, tip) in [
+        ("baidu_std", "or send JSON as it is with --raw unary"),
+        ("rpcx", "or send JSON as it is with --raw unary"),
+        ("thrift", "give the .thrift file of the service with --thrift FILE"),
+    ] {
+        if wire != "thrift" {
+            let done = call(&server.address, &[&watch[..], &["--wire", wire]].concat());
+            assert_eq!(done.code, 2, "{wire}: {}", done.stderr);
+            let expected = format!("has a stream, which {wire} does not carry: call it with --wire grpc");
+            assert!(done.stderr.contains(&expected), "{wire}: {}", done.stderr);
+        }
+        let done = call(&without_grpc, &["list", "--wire", wire]);
+        assert_eq!(done.code, 78, "{wire}: {}", done.stderr);
+        assert!(done.stderr.contains(tip), "{wire}: {}", done.stderr);
+    }
+    let packed = call(&format!("{}?wire=rpcx&codec=msgpack", server.address), &ADA);
+    assert_eq!(packed.code, 2, "{}", packed.stderr);
+    assert!(packed.stderr.contains("written here as proto or json"), "{}", packed.stderr);
+}
+
+#[switchboard::service]
+trait Notes {
+    async fn keep(&self, text: String) -> switchboard::Result<String>;
+    async fn wait(&self) -> switchboard::Result<()>;
+}
+
+struct Kept(mpsc::Sender<usize>);
+
+impl Notes for Kept {
+    async fn keep(&self, text: String) -> switchboard::Result<String> {
+        self.0.send(text.len()).unwrap();
+        Ok(text)
+    }
+
+    async fn wait(&self) -> switchboard::Result<()> {
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn requests_go_one_way_and_deadlines_end_calls() {
+    let (sender, kept) = mpsc::channel();
+    let notes = serve(switchboard::Server::new().add(NotesServer::new(Kept(sender))));
+    let file = folder("call-wires").join("note.json");
+    // More than a socket takes at once.
+    std::fs::write(&file, json!({"text": "a".repeat(3 << 20)}).to_string()).unwrap();
+    let large = format!("@{}", file.display());
+    for wire in ["baidu_std", "connect", "grpc", "native", "rpcx"] {
+        let done = call(&notes, &["Notes/Keep", "-d", &large, "--oneway", "--wire", wire]);
+        assert_eq!(done.values(), [] as [serde_json::Value; 0], "{wire}");
+        assert_eq!(kept.recv_timeout(Duration::from_secs(20)), Ok(3 << 20), "{wire}");
+        let late = call(&notes, &["Notes/Wait", "--timeout", "300ms", "--wire", wire]);
+        assert_eq!(late.code, 68, "{wire}: {}", late.stderr);
+    }
+    let stream = ["demo.v1.Greeter/Watch", "-d", "{}", "--oneway"];
+    let refused = call(&Server::start().address, &stream);
+    assert!(refused.stderr.contains("has a stream: --oneway is for one request"), "{}", refused.stderr);
+}

@@ -1,0 +1,75 @@
+//! Registries whose program is installed here, as rigs: a server of its own for each test.
+
+use super::{
+    Folder, Members, Rig,
+    process::{Server, free_port},
+};
+use std::{marker::PhantomData, path::Path, sync::Arc, time::Duration};
+use switchboard::discover::{Options, Registry};
+use switchboard_registry::layout::Style;
+use tokio::process::Command;
+
+/// What differs between them.
+pub(crate) trait Program {
+    /// The shortest TTL that it can do.
+    const TTL: Duration;
+
+    /// What serves on the first of these ports and keeps all else in this folder; none where it is not installed.
+    fn command(folder: &Path, ports: [u16; 2]) -> Option<Command>;
+
+    /// A registry at this port.
+    fn connect(style: Style, port: u16, options: Options) -> Arc<dyn Registry>;
+}
+
+/// The server of one test.
+pub(crate) struct Local<P> {
+    style: Style,
+    folder: Folder,
+    ports: [u16; 2],
+    server: Option<Server>,
+    members: Members,
+    program: PhantomData<P>,
+}
+
+impl<P: Program> Local<P> {
+    /// One that runs, or none where it is not installed.
+    pub(crate) async fn of(style: Style) -> Option<Local<P>> {
+        loop {
+            let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
+            let mut command = P::command(&folder.0, ports)?;
+            // It ends at once when somebody else has taken a port meanwhile.
+            if let Some(server) = Server::start(&mut command, ports[0]).await {
+                let (server, members) = (Some(server), Members::new());
+                return Some(Local { style, folder, ports, server, members, program: PhantomData });
+            }
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.ports[0]
+    }
+}
+
+impl<P: Program> Rig for Local<P> {
+    fn connect(&self, options: Options) -> Arc<dyn Registry> {
+        P::connect(self.style, self.port(), options)
+    }
+
+    async fn stop(&mut self) {
+        self.server.take().expect("it runs").kill().await;
+    }
+
+    async fn start(&mut self) {
+        let mut command = P::command(&self.folder.0, self.ports).expect("it was found before");
+        let server = Server::start(&mut command, self.port()).await;
+        self.server = Some(server.expect("the ports are free again"));
+    }
+
+    fn ttl(&self) -> Duration {
+        P::TTL
+    }
+
+    fn members(&mut self) -> &mut Members {
+        &mut self.members
+    }
+}

@@ -1,0 +1,88 @@
+//! eRPC 6 and 7, whose older name is teleport (andeya/erpc), as server and as client, in its three socket protocols.
+//!
+//! ```text
+//! u32 length | u8 number of transfer filters, their ids | from here on through the filters (all numbers big endian):
+//!
+//! raw:   u8 and sequence in base 36 | u8 kind | u8 and name of the method | u16 and status | u16 and metadata
+//!        | u8 codec | body                                        the length counts its own four bytes
+//! json:  {"seq":1,"mtype":1,"serviceMethod":"/page/test","status":"code=0","meta":"","bodyCodec":106,"body":"…"}
+//! proto: 1 seq, 2 mtype, 3 serviceMethod, 4 status, 5 meta, 6 bodyCodec, 7 body
+//!                                                   the length of both counts what follows it
+//! ```
+//!
+//! A [`Server`] knows the [`Framing`] by the first frame. There is no handshake, and calls of a connection are answered
+//! in any order. Status and metadata are query strings: names and values with `%` escapes.
+//!
+//! | kind | a server | a client |
+//! | --- | --- | --- |
+//! | 1 CALL | a call | answered with 404: nothing can be called here |
+//! | 2 REPLY | dropped | the answer of a call |
+//! | 3 PUSH | a one-way call | dropped |
+//! | 4 AUTH_CALL | its body is the credential of all calls of the connection; answered with AUTH_REPLY | dropped |
+//! | 5 AUTH_REPLY | dropped | dropped |
+//!
+//! A CALL or PUSH to `/heartbeat` is answered here if there is no such method.
+//!
+//! | codec | here |
+//! | --- | --- |
+//! | `j` | `Codec::Json`; a call without a body has an empty object |
+//! | `p` | `Codec::Proto` |
+//! | 0, none | a message of a protobuf service, already encoded; of any other service an empty body |
+//! | `f`, `s`, `t`, `x` | refused with 400 |
+//!
+//! The one filter is gzip under the id `g`: all of a frame behind the list of filters is one gzip stream, and the
+//! answer to a filtered call is filtered.
+//!
+//! | metadata | here |
+//! | --- | --- |
+//! | `x-timeout-ms` | the deadline, in milliseconds that are left: our own, erpc has none |
+//! | `?name=value` behind the name of the method | the same as metadata |
+//! | any other name | the same in lower case, with `-bin` at its end if its value is no plain ASCII |
+//! | names of other characters than `0-9 a-z _ . -` | left out |
+//!
+//! What becomes of a [`Status`](crate::Status):
+//!
+//! | code | `code` | `msg` |
+//! | --- | --- | --- |
+//! | `invalid_argument` | 400 | the text |
+//! | `unauthenticated` | 401 | the text |
+//! | `unimplemented` | 404 | the text |
+//! | `deadline_exceeded` | 408 | the text |
+//! | `internal`, `unknown` | 500 | the text |
+//! | `unavailable` | 502 | the text |
+//! | any other | 1000 and its number | its name and the text: `not_found: no such post` |
+//!
+//! A handler that wants another number puts it into its status as metadata `erpc-code`, and a `cause` as `erpc-cause`.
+//! The exact code goes beside it as metadata `grpc-status`, a retry as `grpc-retry-pushback-ms` (0 if it is safe at
+//! once), details as `grpc-status-details-bin`. Numbers of servers that do not send the code are read by the same
+//! table; besides, 405 is `unimplemented`, 100 to 105 are `unavailable`, and every other number, which is the
+//! application's, is `unknown` with the metadata `erpc-code` and `erpc-cause`.
+
+mod client;
+mod error;
+mod frames;
+mod framing;
+mod json;
+mod message;
+mod metadata;
+mod names;
+mod protobuf;
+mod query;
+mod raw;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Settings};
+pub use framing::Framing;
+pub use names::Names;
+pub use server::Server;
+
+/// The transfer filter that is spoken.
+pub const GZIP: u8 = b'g';
+/// Longest name of a method that the raw framing has room for, in bytes.
+pub const NAME_BYTES_MAX: usize = u8::MAX as usize;
+/// Longest status and longest metadata that the raw framing has room for, in bytes with their escapes.
+pub const QUERY_BYTES_MAX: usize = u16::MAX as usize;
+/// Room for all of a frame but its body.
+pub const HEAD_BYTES_MAX: usize = 132 << 10;

@@ -1,0 +1,231 @@
+//! The client's side of a connection that speaks erpc.
+
+use super::{
+    HEAD_BYTES_MAX, NAME_BYTES_MAX, QUERY_BYTES_MAX, error,
+    frames::{Frame, Frames, Next},
+    framing::Framing,
+    message::{Message, SUCCESS, codec, kind},
+    metadata,
+    names::Names,
+};
+use crate::{
+    Codec, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
+};
+use bytes::{Bytes, BytesMut};
+use std::borrow::Cow;
+
+/// With so many bytes to write that the server does not read, it gets no answers to calls of its own.
+const ANSWERS_MAX: usize = 512 << 10;
+/// Largest body that servers in Go take unless they were told otherwise.
+const PEER_BYTES_MAX: u32 = (1 << 30) - HEAD_BYTES_MAX as u32;
+
+/// How a client speaks; the server has to be told the same framing.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Settings {
+    /// The socket protocol.
+    pub framing: Framing,
+    /// Every message goes through the gzip filter, and so do the answers. The server has to have it under the id `g`.
+    pub gzip: bool,
+    /// How methods are called.
+    pub names: Names,
+    /// The group of routes that methods are in: `v1` for `/v1/page/test`.
+    pub prefix: String,
+}
+
+/// The machine of a connection.
+///
+/// The sequence of a message is the number of the call and 1, as erpc begins with 1. There is no word for giving up:
+/// the answer of a call that was canceled comes and finds nobody.
+#[derive(Debug)]
+pub struct Client {
+    limits: Limits,
+    settings: Settings,
+    frames: Frames,
+    /// The names of methods, by their numbers.
+    methods: Vec<Bytes>,
+    /// What comes behind the metadata of a reply.
+    next: Option<ClientEvent>,
+}
+
+impl Client {
+    /// A machine for a connection that was just opened.
+    pub fn new(limits: Limits, settings: Settings) -> Client {
+        let frames = Frames::new(settings.framing);
+        Client { limits, settings, frames, methods: Vec::new(), next: None }
+    }
+
+    fn message(&mut self, frame: &Frame, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        let message = frame.framing.read(&frame.payload)?;
+        match message.kind {
+            kind::REPLY => Ok(Some(self.reply(message))),
+            kind::CALL => {
+                self.refuse(message.sequence, &message.name, out);
+                Ok(None)
+            }
+            // Of these the server expects nothing.
+            kind::PUSH | kind::AUTH_CALL | kind::AUTH_REPLY => Ok(None),
+            other => Err(Fatal(format!("a message of erpc of kind {other}; 1 to 5 are known"))),
+        }
+    }
+
+    fn reply(&mut self, message: Message<'_>) -> ClientEvent {
+        let id = id_of(message.sequence);
+        let read = metadata::read(&[&message.metadata], &self.limits);
+        let metadata = match read.and_then(|metadata| error::read(&message.status, metadata)) {
+            Ok(metadata) => metadata,
+            Err(status) => return ClientEvent::End { id, end: Err(status) },
+        };
+        let item = match (message.codec, message.body) {
+            (_, body) if body.len() > self.limits.message_bytes_max as usize => {
+                return self.too_large(id, body.len());
+            }
+            // What Go makes of nil.
+            (codec::JSON, body) if body.is_empty() => Bytes::from_static(b"null"),
+            (codec::JSON | codec::NONE | codec::PROTO, body) => body,
+            (other, _) => {
+                let text = format!("a reply in codec {other} of erpc, which is not read; json and proto are");
+                return ClientEvent::End { id, end: Err(Status::internal(text).with_origin(Origin::Path)) };
+            }
+        };
+        let reply = ClientEvent::Reply { id, item, compressed: false };
+        if metadata.is_empty() {
+            return reply;
+        }
+        self.next = Some(reply);
+        ClientEvent::Head { id, metadata }
+    }
+
+    fn too_large(&self, id: CallId, bytes: usize) -> ClientEvent {
+        let max = self.limits.message_bytes_max;
+        let text = format!("a reply of {bytes} bytes is over the limit of {max} bytes (message_bytes_max)");
+        ClientEvent::End { id, end: Err(Status::resource_exhausted(text)) }
+    }
+
+    /// Answers a call of the server, who would wait for it.
+    fn refuse(&self, sequence: i32, name: &[u8], out: &mut Outbox) {
+        if out.len() > ANSWERS_MAX {
+            return;
+        }
+        let name = String::from_utf8_lossy(name);
+        let text = format!("unknown method {name}: a client of Switchboard has none");
+        let (status, metadata) = error::write(&Status::unimplemented(text));
+        let message = Message {
+            sequence,
+            kind: kind::REPLY,
+            status: Cow::Borrowed(&status),
+            metadata: Cow::Borrowed(&metadata),
+            ..Message::default()
+        };
+        self.settings.framing.put(&message, false, out);
+    }
+}
+
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "erpc"
+    }
+
+    fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
+        let name = self.settings.names.write(name, &self.settings.prefix);
+        let place = usize::from(number);
+        if self.methods.len() <= place {
+            self.methods.resize(place + 1, Bytes::new());
+        }
+        self.methods[place] = name.into();
+    }
+
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };
+        let codec = match open.codec {
+            Codec::Json => codec::JSON,
+            Codec::Proto => codec::PROTO,
+            other => {
+                return Err(Status::unimplemented(format!(
+                    "{other} is not carried by erpc; json and proto are"
+                )));
+            }
+        };
+        let name = self.methods.get(usize::from(open.method)).map_or(&[][..], |name| name);
+        if name.len() > NAME_BYTES_MAX {
+            let (len, name) = (name.len(), String::from_utf8_lossy(name));
+            let text = format!("a name of {len} bytes is over the {NAME_BYTES_MAX} bytes of erpc: {name}");
+            return Err(Status::invalid_argument(text));
+        }
+        foreign::check_size(open.metadata, &self.limits)?;
+        let mut metadata = BytesMut::new();
+        if let Some(timeout) = open.timeout {
+            metadata::put_timeout(&mut metadata, timeout);
+        }
+        metadata::put(&mut metadata, open.metadata);
+        if metadata.len() > QUERY_BYTES_MAX {
+            let len = metadata.len();
+            let text =
+                format!("metadata of {len} bytes with its escapes is over the {QUERY_BYTES_MAX} of erpc");
+            return Err(Status::resource_exhausted(text));
+        }
+        let joined = || [std::slice::from_ref(first), open.rest].concat().concat().into();
+        let message = Message {
+            sequence: sequence_of(id),
+            kind: if open.oneway { kind::PUSH } else { kind::CALL },
+            name: Cow::Borrowed(name),
+            status: Cow::Borrowed(SUCCESS),
+            metadata: Cow::Borrowed(&metadata),
+            codec,
+            body: if open.rest.is_empty() { first.clone() } else { joined() },
+        };
+        self.settings.framing.put(&message, self.settings.gzip, out);
+        Ok(())
+    }
+
+    /// Servers do not say.
+    fn calls_max(&self) -> u32 {
+        self.limits.calls_max
+    }
+
+    /// The filter is around all of a message, and no matter of single calls.
+    fn takes(&self, encoding: Encoding) -> bool {
+        encoding == Encoding::Identity
+    }
+
+    fn message_bytes_max(&self) -> u32 {
+        PEER_BYTES_MAX
+    }
+
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        if let Some(event) = self.next.take() {
+            return Ok(Some(event));
+        }
+        loop {
+            let event = match self.frames.next(input, self.limits.message_bytes_max as usize)? {
+                Next::Wait => return Ok(None),
+                Next::Frame(frame) => self.message(&frame, out)?,
+                Next::TooLarge(large) => match large.glance.kind {
+                    kind::REPLY => Some(self.too_large(id_of(large.glance.sequence), large.bytes)),
+                    kind::CALL => {
+                        self.refuse(large.glance.sequence, &large.glance.name, out);
+                        None
+                    }
+                    _ => None,
+                },
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+}
+
+fn sequence_of(id: CallId) -> i32 {
+    id.wrapping_add(1) as i32
+}
+
+fn id_of(sequence: i32) -> CallId {
+    (sequence as CallId).wrapping_sub(1)
+}

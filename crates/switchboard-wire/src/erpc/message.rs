@@ -1,0 +1,51 @@
+//! A message, whichever framing it came in.
+
+use bytes::Bytes;
+use std::borrow::Cow;
+
+/// What a message is for.
+pub(super) mod kind {
+    pub(crate) const CALL: u8 = 1;
+    pub(crate) const REPLY: u8 = 2;
+    pub(crate) const PUSH: u8 = 3;
+    pub(crate) const AUTH_CALL: u8 = 4;
+    pub(crate) const AUTH_REPLY: u8 = 5;
+}
+
+/// The ids of codecs.
+pub(super) mod codec {
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const JSON: u8 = b'j';
+    pub(crate) const PLAIN: u8 = b's';
+    pub(crate) const PROTO: u8 = b'p';
+}
+
+/// A status that is none.
+pub(super) const SUCCESS: &[u8] = b"code=0";
+
+/// A message.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Message<'a> {
+    pub(super) sequence: i32,
+    pub(super) kind: u8,
+    /// The name of the method; empty in an answer.
+    pub(super) name: Cow<'a, [u8]>,
+    /// A query string.
+    pub(super) status: Cow<'a, [u8]>,
+    /// A query string.
+    pub(super) metadata: Cow<'a, [u8]>,
+    pub(super) codec: u8,
+    pub(super) body: Bytes,
+}
+
+/// What the first bytes of a message say, for one whose body is too large to be read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Glance {
+    pub(super) sequence: i32,
+    pub(super) kind: u8,
+    /// Empty where it was not among the first bytes.
+    pub(super) name: Vec<u8>,
+}
+
+/// So many bytes are looked at for a [`Glance`]: sequence, kind and name are among them.
+pub(super) const GLANCE_BYTES: usize = 320;

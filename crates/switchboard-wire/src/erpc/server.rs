@@ -1,0 +1,303 @@
+//! The server's side of a connection that speaks erpc.
+
+use super::{
+    NAME_BYTES_MAX, QUERY_BYTES_MAX, error,
+    frames::{Frame, Frames, Next, TooLarge},
+    framing::Framing,
+    message::{Message, SUCCESS, codec, kind},
+    metadata, names,
+};
+use crate::{
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    places::Places,
+    wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
+};
+use bytes::{Bytes, BytesMut};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+/// What the plug-in for heartbeats calls.
+const HEARTBEAT: &[u8] = b"/heartbeat";
+/// Metadata of a heartbeat: the seconds after which the next comes.
+const RATE: &str = "hb_";
+/// Credentials that are no plain text, as metadata.
+const AUTH_BIN: &str = "erpc-auth-bin";
+
+/// The machine of a connection.
+#[derive(Debug)]
+pub struct Server {
+    limits: Limits,
+    table: Arc<MethodTable>,
+    frames: Frames,
+    /// Methods by the names that callers used.
+    methods: HashMap<Box<[u8]>, MethodId>,
+    calls: Places<Pending>,
+    /// What AUTH_CALL adds to each call.
+    credentials: Metadata,
+    refusing: bool,
+}
+
+/// How an answer finds its call.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    framing: Framing,
+    sequence: i32,
+    gzip: bool,
+}
+
+/// What its answer needs of a call.
+#[derive(Debug)]
+struct Pending {
+    address: Address,
+    codec: u8,
+    /// What was said before the message.
+    metadata: Metadata,
+}
+
+impl Server {
+    /// A machine for a connection that was just accepted.
+    pub fn new(limits: Limits, table: Arc<MethodTable>) -> Server {
+        Server {
+            limits,
+            table,
+            frames: Frames::default(),
+            methods: HashMap::new(),
+            calls: Places::default(),
+            credentials: Metadata::new(),
+            refusing: false,
+        }
+    }
+
+    fn message(&mut self, frame: &Frame, out: &mut Outbox) -> Result<ServerEvent, Fatal> {
+        let message = frame.framing.read(&frame.payload)?;
+        let Message { sequence, .. } = message;
+        let address = Address { framing: frame.framing, sequence, gzip: frame.gzip };
+        match message.kind {
+            kind::CALL | kind::PUSH => Ok(self.call(address, &message, out)),
+            kind::AUTH_CALL => {
+                self.authenticate(&message);
+                address.answer(kind::AUTH_REPLY, SUCCESS, &[], codec::NONE, &Bytes::new(), out);
+                Ok(ServerEvent::Handled)
+            }
+            // Nothing was asked.
+            kind::REPLY | kind::AUTH_REPLY => Ok(ServerEvent::Handled),
+            other => Err(Fatal(format!("a message of erpc of kind {other}; 1 to 5 are known"))),
+        }
+    }
+
+    fn call(&mut self, address: Address, message: &Message<'_>, out: &mut Outbox) -> ServerEvent {
+        let oneway = message.kind == kind::PUSH;
+        match self.begin(message, oneway) {
+            Ok(Some((head, first))) => {
+                let id = match oneway {
+                    true => self.calls.unanswered(),
+                    false => {
+                        let (codec, metadata) = (message.codec, Metadata::new());
+                        self.calls.enter(Pending { address, codec, metadata })
+                    }
+                };
+                ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }
+            }
+            // A heartbeat.
+            Ok(None) if oneway => ServerEvent::Handled,
+            Ok(None) => {
+                address.answer(kind::REPLY, SUCCESS, &[], message.codec, &Bytes::new(), out);
+                ServerEvent::Handled
+            }
+            Err(status) => {
+                if !oneway {
+                    address.fail(&status, out);
+                }
+                ServerEvent::Handled
+            }
+        }
+    }
+
+    /// What a call says of itself, and its message; none of a heartbeat.
+    fn begin(&mut self, message: &Message<'_>, oneway: bool) -> Result<Option<(Head, Bytes)>, Status> {
+        let mut parts = message.name.splitn(2, |byte| *byte == b'?');
+        let mut part = || parts.next().unwrap_or_default();
+        let (name, behind) = (part(), part());
+        let mut metadata = metadata::read(&[&message.metadata, behind], &self.limits)?;
+        if name == HEARTBEAT && self.find(name).is_err() {
+            let rate = metadata.text(RATE).unwrap_or("0");
+            return match rate.parse::<u32>() {
+                Ok(_) => Ok(None),
+                Err(_) => Err(Status::invalid_argument(format!("invalid heartbeat rate: {rate}"))),
+            };
+        }
+        if self.refusing {
+            let status = Status::unavailable("the server is going away");
+            return Err(status.with_retry(Retry::Safe));
+        }
+        let method = self.find(name)?;
+        if self.table.info(method).kind != Kind::Unary {
+            let full = self.table.full_name(method);
+            let text = format!("{full} has a stream, which erpc cannot carry; native, gRPC and Connect can");
+            return Err(Status::unimplemented(text));
+        }
+        let general = self.limits.message_bytes_max;
+        if message.body.len() > self.table.message_bytes_max(method, general) as usize {
+            return Err(self.table.too_large(method, length(message.body.len()), general));
+        }
+        let (codec, first) = self.body(message, method)?;
+        let timeout = metadata::take_timeout(&mut metadata);
+        foreign::add_credentials(&mut metadata, &self.credentials);
+        foreign::check_count(&metadata, &self.limits)?;
+        foreign::check_size(&metadata, &self.limits)?;
+        let head = Head { method, codec, encoding: Encoding::Identity, timeout, metadata, oneway };
+        Ok(Some((head, first)))
+    }
+
+    /// How the message is to be read, and its bytes.
+    fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
+        let is_protobuf = self.table.takes_protobuf(method);
+        match (message.codec, message.body.is_empty()) {
+            (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
+            // The caller has written the message itself.
+            (codec::NONE, _) if is_protobuf => Ok((Codec::Proto, message.body.clone())),
+            (codec::JSON, false) => Ok((Codec::Json, message.body.clone())),
+            // What Go makes of nil.
+            (codec::JSON | codec::NONE, true) => Ok((Codec::Json, Bytes::from_static(b"{}"))),
+            (other, _) => Err(Status::invalid_argument(format!(
+                "unsupported codec id: {other}; {} (json) and {} (protobuf) are spoken",
+                codec::JSON,
+                codec::PROTO
+            ))),
+        }
+    }
+
+    fn find(&mut self, name: &[u8]) -> Result<MethodId, Status> {
+        if let Some(method) = self.methods.get(name) {
+            return Ok(*method);
+        }
+        let text = std::str::from_utf8(name).ok().filter(|name| name.len() <= NAME_BYTES_MAX);
+        let Some(text) = text else {
+            let text = format!("the name of a method is a text of at most {NAME_BYTES_MAX} bytes");
+            return Err(Status::invalid_argument(text));
+        };
+        let method = names::find(&self.table, text)?;
+        if self.methods.len() < usize::from(self.limits.methods_max) {
+            self.methods.insert(name.into(), method);
+        }
+        Ok(method)
+    }
+
+    /// Keeps the credentials of the connection: a text, which may be written as JSON, or any bytes.
+    fn authenticate(&mut self, message: &Message<'_>) {
+        let text = match message.codec {
+            codec::JSON => serde_json::from_slice(&message.body).ok(),
+            codec::PLAIN => String::from_utf8(message.body.to_vec()).ok(),
+            _ => None,
+        };
+        let data = text.as_ref().map_or(&message.body[..], |text: &String| text.as_bytes());
+        self.credentials = foreign::credentials(data, AUTH_BIN);
+    }
+
+    /// Answers a message that is too large, and is stepped over.
+    fn too_large(&mut self, large: TooLarge, out: &mut Outbox) {
+        let TooLarge { framing, glance, bytes, gzip } = large;
+        if glance.kind != kind::CALL {
+            return;
+        }
+        let status = match self.find(&glance.name) {
+            Ok(method) => self.table.too_large(method, length(bytes), self.limits.message_bytes_max),
+            Err(status) => status,
+        };
+        Address { framing, sequence: glance.sequence, gzip }.fail(&status, out);
+    }
+
+    /// Ends a call with its message.
+    fn succeed(&mut self, id: CallId, item: &Bytes, trailers: &Metadata, out: &mut Outbox) {
+        let Some(Pending { address, codec, metadata: head, .. }) = self.calls.leave(id) else { return };
+        let mut written = BytesMut::new();
+        metadata::put(&mut written, &head);
+        metadata::put(&mut written, trailers);
+        if written.len() > QUERY_BYTES_MAX {
+            let len = written.len();
+            let text = format!(
+                "reply metadata of {len} bytes with its escapes is over the {QUERY_BYTES_MAX} bytes of erpc"
+            );
+            return address.fail(&Status::internal(text), out);
+        }
+        address.answer(kind::REPLY, SUCCESS, &written, codec, item, out);
+    }
+}
+
+impl Address {
+    fn answer(self, kind: u8, status: &[u8], metadata: &[u8], codec: u8, body: &Bytes, out: &mut Outbox) {
+        let message = Message {
+            sequence: self.sequence,
+            kind,
+            name: Cow::Borrowed(b""),
+            status: Cow::Borrowed(status),
+            metadata: Cow::Borrowed(metadata),
+            codec,
+            body: body.clone(),
+        };
+        self.framing.put(&message, self.gzip, out);
+    }
+
+    fn fail(self, status: &Status, out: &mut Outbox) {
+        let (status, metadata) = error::write(status);
+        self.answer(kind::REPLY, &status, &metadata, codec::NONE, &Bytes::new(), out);
+    }
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+impl ServerWire for Server {
+    fn name(&self) -> &'static str {
+        "erpc"
+    }
+
+    fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        let body_max = self.table.largest_message(self.limits.message_bytes_max) as usize;
+        match self.frames.next(input, body_max)? {
+            Next::Wait => Ok(None),
+            Next::Frame(frame) => self.message(&frame, out).map(Some),
+            Next::TooLarge(large) => {
+                self.too_large(large, out);
+                Ok(Some(ServerEvent::Handled))
+            }
+        }
+    }
+
+    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+        self.succeed(id, item, &Metadata::new(), out);
+    }
+
+    fn head(&mut self, id: CallId, metadata: &Metadata, _out: &mut Outbox) {
+        if let Some(pending) = self.calls.get_mut(id) {
+            pending.metadata = metadata.clone();
+        }
+    }
+
+    /// No encoding is ever named: the filter is around all of a message.
+    fn reply_with(
+        &mut self,
+        id: CallId,
+        item: &Bytes,
+        _compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        self.succeed(id, item, trailers, out);
+    }
+
+    fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
+        match end {
+            Ok(trailers) => self.succeed(id, &Bytes::new(), trailers, out),
+            Err(status) => {
+                if let Some(pending) = self.calls.leave(id) {
+                    pending.address.fail(status, out);
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self) {
+        self.refusing = true;
+    }
+}

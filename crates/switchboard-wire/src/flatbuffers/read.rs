@@ -1,0 +1,172 @@
+//! Reads what offsets lead to, as far as they lead into the message.
+
+use super::{DEPTH_MAX, GROWTH_MAX, Inline, Referred, Union};
+use std::{cell::Cell, fmt};
+
+/// Why bytes are no such message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Malformed(String);
+
+impl Malformed {
+    /// A field that the schema requires is not there.
+    pub fn missing(field: &str) -> Malformed {
+        Malformed(format!("{field} is required and not there"))
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Where a value begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Tables that it is in.
+    depth: u32,
+    /// Bytes of memory that the message may still take.
+    budget: &'a Cell<usize>,
+}
+
+/// A table, whose fields have numbers from 0 on.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    place: Place<'a>,
+    /// Where the fields are.
+    fields: &'a [u8],
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn root(bytes: &'a [u8], budget: &'a Cell<usize>) -> Result<Place<'a>, Malformed> {
+        Place { bytes, at: 0, depth: 0, budget }.follow(0)
+    }
+
+    /// What the offset in this place leads to.
+    fn follow(self, at: usize) -> Result<Place<'a>, Malformed> {
+        let offset: u32 = self.inline(at)?;
+        let to = at.checked_add(offset as usize).filter(|to| *to < self.bytes.len());
+        let to = to.ok_or_else(|| Malformed(format!("the offset at {at} leads out of the message")))?;
+        Ok(Place { at: to, ..self })
+    }
+
+    #[inline]
+    fn inline<T: Inline>(self, at: usize) -> Result<T, Malformed> {
+        let bytes = self.bytes.get(at..).filter(|bytes| bytes.len() >= T::SIZE);
+        bytes.map(T::take).ok_or_else(|| Malformed(format!("the message ends within the value at {at}")))
+    }
+
+    /// Takes memory for a value.
+    fn spend(self, bytes: usize) -> Result<(), Malformed> {
+        let left = self.budget.get().checked_sub(bytes).ok_or_else(|| {
+            Malformed(format!("it would take {GROWTH_MAX} times the memory that the message has"))
+        })?;
+        self.budget.set(left);
+        Ok(())
+    }
+
+    /// The table that begins here and becomes a `T`.
+    ///
+    /// # Errors
+    /// There is none, or it is too deep, or too much for the memory of the message.
+    pub fn table<T>(self) -> Result<Table<'a>, Malformed> {
+        let place = Place { depth: self.depth + 1, ..self };
+        if place.depth > DEPTH_MAX {
+            return Err(Malformed(format!("tables lie deeper than {DEPTH_MAX} in one another")));
+        }
+        self.spend(size_of::<T>())?;
+        let back: i32 = self.inline(self.at)?;
+        let vtable = usize::try_from(self.at as i64 - i64::from(back)).ok();
+        let fields = vtable.and_then(|vtable| {
+            let len: u16 = self.inline(vtable).ok()?;
+            self.bytes.get(vtable + 4..vtable.checked_add(usize::from(len))?)
+        });
+        let fields = fields.ok_or_else(|| Malformed(format!("the table at {} has no vtable", self.at)))?;
+        Ok(Table { place, fields })
+    }
+
+    /// How many items the vector here has, and where the first is. Each takes `size` bytes, and `memory` once read.
+    fn vector(self, size: usize, memory: usize) -> Result<(usize, usize), Malformed> {
+        let len: u32 = self.inline(self.at)?;
+        let (len, first) = (len as usize, self.at + 4);
+        let end = len.checked_mul(size).and_then(|bytes| first.checked_add(bytes));
+        if end.is_none_or(|end| end > self.bytes.len()) {
+            return Err(Malformed(format!("the vector at {} of {len} goes on behind the message", self.at)));
+        }
+        self.spend(len.saturating_mul(memory))?;
+        Ok((len, first))
+    }
+
+    pub(super) fn string(self) -> Result<String, Malformed> {
+        let (len, first) = self.vector(1, 1)?;
+        let text = std::str::from_utf8(&self.bytes[first..first + len]);
+        text.map(str::to_owned).map_err(|why| Malformed(format!("the text at {} is none: {why}", self.at)))
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Where a field is, if it is there.
+    #[inline]
+    fn field(&self, number: usize) -> Option<usize> {
+        let offset = u16::take(self.fields.get(2 * number..2 * number + 2)?);
+        (offset > 0).then(|| self.place.at + usize::from(offset))
+    }
+
+    fn followed(&self, number: usize) -> Result<Option<Place<'a>>, Malformed> {
+        self.field(number).map(|at| self.place.follow(at)).transpose()
+    }
+
+    /// A field that lies in the table.
+    ///
+    /// # Errors
+    /// One that goes on behind the message.
+    #[inline]
+    pub fn inline<T: Inline>(&self, number: usize) -> Result<Option<T>, Malformed> {
+        self.field(number).map(|at| self.place.inline(at)).transpose()
+    }
+
+    /// A field that the table refers to.
+    ///
+    /// # Errors
+    /// Those of [`Referred::read`], here and below.
+    pub fn referred<T: Referred>(&self, number: usize) -> Result<Option<T>, Malformed> {
+        self.followed(number)?.map(T::read).transpose()
+    }
+
+    /// A vector of what lies in place.
+    ///
+    /// # Errors
+    /// Those of [`Referred::read`].
+    pub fn inlines<T: Inline>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
+        let Some(place) = self.followed(number)? else { return Ok(None) };
+        let (len, first) = place.vector(T::SIZE, size_of::<T>())?;
+        let items = place.bytes[first..first + len * T::SIZE].chunks_exact(T::SIZE);
+        Ok(Some(items.map(T::take).collect()))
+    }
+
+    /// A vector of what is referred to.
+    ///
+    /// # Errors
+    /// Those of [`Referred::read`].
+    pub fn all<T: Referred>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
+        let Some(place) = self.followed(number)? else { return Ok(None) };
+        let (len, first) = place.vector(4, size_of::<T>())?;
+        (0..len).map(|item| T::read(place.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// One of several tables; its number is in the field before. None also if it is one that is not known here.
+    ///
+    /// # Errors
+    /// Those of [`Referred::read`].
+    pub fn union<T: Union>(&self, number: usize) -> Result<Option<T>, Malformed> {
+        let tag = self.inline::<u8>(number - 1)?.unwrap_or(0);
+        match self.followed(number)? {
+            Some(place) if tag > 0 => T::read(tag, place),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A table as generated code has it, for tests.
+
+use super::{Malformed, Place, Referred, Writer};
+
+/// `table Node { number: short = 7; name: string; next: Node; children: [Node]; bytes: [ubyte]; wide: double; }`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) number: i16,
+    pub(crate) name: Option<String>,
+    pub(crate) next: Option<Box<Node>>,
+    pub(crate) children: Vec<Node>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) wide: f64,
+}
+
+impl Referred for Node {
+    fn write(&self, out: &mut Writer) -> usize {
+        out.begin();
+        out.inline(5, self.wide, 0.0);
+        let name = out.refer(1, self.name.is_some());
+        let next = out.refer(2, self.next.is_some());
+        let children = out.refer(3, !self.children.is_empty());
+        let bytes = out.refer(4, !self.bytes.is_empty());
+        out.inline(0, self.number, 7);
+        let at = out.end();
+        out.point(name, self.name.as_ref());
+        out.point(next, self.next.as_ref());
+        out.point_to_all(children, &self.children);
+        out.point_to_inlines(bytes, &self.bytes);
+        at
+    }
+
+    fn read(at: Place<'_>) -> Result<Node, Malformed> {
+        let table = at.table::<Node>()?;
+        Ok(Node {
+            number: table.inline(0)?.unwrap_or(7),
+            name: table.referred(1)?,
+            next: table.referred(2)?,
+            children: table.all(3)?.unwrap_or_default(),
+            bytes: table.inlines(4)?.unwrap_or_default(),
+            wide: table.inline(5)?.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Bytes that come to a machine in pieces, as a network brings them.
+
+use crate::{
+    Fatal, Input, Metadata, Outbox,
+    wire::{ClientEvent, ClientWire, Encoding, Head, Opened, ServerEvent, ServerWire},
+};
+use std::{fmt::Debug, iter};
+
+/// `bytes` in pieces of `steps` and one, over and over, or whole when there are none. There is at least one piece.
+pub(super) fn pieces<'a>(bytes: &'a [u8], steps: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut lens = steps.iter().map(|step| 1 + usize::from(*step)).cycle();
+    let mut rest = Some(bytes);
+    iter::from_fn(move || {
+        let left = rest.take()?;
+        let len = lens.next().unwrap_or(left.len()).min(left.len());
+        let (piece, after) = left.split_at(len);
+        rest = Some(after).filter(|after| !after.is_empty());
+        Some(piece)
+    })
+}
+
+/// Feeds a machine with them; its events, and whether they ended in a fatal mistake.
+///
+/// It may keep at most `kept_max` bytes, and write for what it has read at most what `written_max` says.
+///
+/// # Panics
+/// When it does more.
+pub(super) fn feed<E: Debug>(
+    bytes: &[u8],
+    steps: &[u8],
+    kept_max: usize,
+    written_max: impl Fn(usize) -> usize,
+    mut next: impl FnMut(&mut Input, &mut Outbox) -> Result<Option<E>, Fatal>,
+) -> (Vec<String>, bool) {
+    let (mut input, mut out) = (Input::default(), Outbox::new());
+    let (mut events, mut read, mut written) = (Vec::new(), 0, 0);
+    for piece in pieces(bytes, steps) {
+        input.extend(piece);
+        read += piece.len();
+        loop {
+            match next(&mut input, &mut out) {
+                Ok(Some(event)) => events.push(format!("{event:?}")),
+                Ok(None) => break,
+                Err(_) => return (events, true),
+            }
+        }
+        written += out.take_all().len();
+        assert!(written <= written_max(read), "{written} bytes out for {read}, too many");
+        assert!(input.len() <= kept_max, "{} bytes are kept", input.len());
+        assert!(input.buffer().capacity() <= bytes.len() + 4 * kept_max, "a buffer out of proportion");
+    }
+    (events, false)
+}
+
+/// What a server's machine has heard, asked in the short way first if `short`.
+pub(super) fn heard(
+    server: &mut impl ServerWire,
+    short: bool,
+    input: &mut Input,
+    out: &mut Outbox,
+) -> Result<Option<ServerEvent>, Fatal> {
+    let Some(opened) = short.then(|| server.next_call(input)).flatten() else {
+        return server.recv(input, out);
+    };
+    let Opened { id, method, codec, timeout, first } = opened;
+    let (encoding, metadata) = (Encoding::Identity, Metadata::new());
+    let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
+    Ok(Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }))
+}
+
+/// What a client's machine has been answered, asked in the short way first if `short`.
+pub(super) fn answered(
+    client: &mut impl ClientWire,
+    short: bool,
+    input: &mut Input,
+    out: &mut Outbox,
+) -> Result<Option<ClientEvent>, Fatal> {
+    match short.then(|| client.next_reply(input)).flatten() {
+        Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
+        None => client.recv(input, out),
+    }
+}

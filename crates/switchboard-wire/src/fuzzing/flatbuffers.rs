@@ -1,0 +1,59 @@
+//! Messages of FlatBuffers.
+
+use super::Choices;
+use crate::flatbuffers::{DEPTH_MAX, read, sample::Node, write};
+
+/// A message that was written is read as it was, and one that is read at all is written so that it reads the same; no
+/// panic, whatever the bytes.
+///
+/// # Panics
+/// When that is not so.
+pub fn flatbuffers_message(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let tree = node(&mut choices, DEPTH_MAX);
+    let mut bytes = write(&tree);
+    assert_eq!(read::<Node>(&bytes).as_ref(), Ok(&tree));
+    for _ in 0..=choices.byte() % 4 {
+        let at = usize::from(choices.short()) % bytes.len();
+        bytes[at] ^= choices.byte();
+    }
+    survives(&bytes);
+    survives(choices.rest());
+}
+
+fn survives(bytes: &[u8]) {
+    let Ok(mut message) = read::<Node>(bytes) else { return };
+    // Not a number is not even itself.
+    clear(&mut message);
+    let again = write(&message);
+    // What several offsets led to is there several times now, and may be too much.
+    if let Ok(back) = read::<Node>(&again) {
+        assert_eq!(back, message);
+    }
+}
+
+fn clear(node: &mut Node) {
+    node.wide = if node.wide.is_nan() { 0.0 } else { node.wide };
+    node.next.iter_mut().for_each(|next| clear(next));
+    node.children.iter_mut().for_each(clear);
+}
+
+fn node(choices: &mut Choices<'_>, depth: u32) -> Node {
+    let mut node = Node { number: choices.short().cast_signed(), ..Node::default() };
+    if choices.one_in(2) {
+        node.name = Some(String::from_utf8_lossy(choices.bytes(20)).into_owned());
+    }
+    if choices.one_in(3) {
+        node.bytes = choices.bytes(20).to_vec();
+    }
+    if choices.one_in(3) {
+        node.wide = f64::from(choices.long());
+    }
+    if depth > 1 && choices.one_in(2) {
+        node.next = Some(Box::new(self::node(choices, depth - 1)));
+    }
+    if depth > 1 && choices.one_in(3) {
+        node.children = (0..choices.byte() % 4).map(|_| self::node(choices, depth - 1)).collect();
+    }
+    node
+}

@@ -1,0 +1,188 @@
+//! kiss-rpc as a client speaks it.
+
+use super::{
+    Compression, HEARTBEAT, MESSAGE_BYTES_MAX, body,
+    frame::{self, HEADER_LEN, Header, status},
+};
+use crate::{
+    Code, Encoding, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
+    wire::{CallId, ClientEvent, ClientWire, Open, no_streams},
+};
+use bytes::Bytes;
+use std::{collections::HashMap, sync::Arc};
+
+/// The machine of a connection.
+///
+/// A call's number is its sequence. There is no word for giving up on a call, and no place for its metadata or
+/// deadline: the first is left out, and the second is watched by the client alone.
+#[derive(Debug)]
+pub struct Client {
+    limits: Limits,
+    functions: Arc<HashMap<String, u64>>,
+    compression: Compression,
+    heartbeats: bool,
+    /// By number: the method's name, and its function if that is known.
+    methods: Vec<(String, Option<u64>)>,
+}
+
+impl Client {
+    /// A machine for a connection that was just opened.
+    pub fn new(limits: Limits) -> Client {
+        Client {
+            limits,
+            functions: Arc::default(),
+            compression: Compression::None,
+            heartbeats: false,
+            methods: Vec::new(),
+        }
+    }
+
+    /// Calls methods, by their names `package.Service/Method`, as functions with these numbers. `kiss/NUMBER`, as a
+    /// server calls what it has no name for, needs none.
+    #[must_use]
+    pub fn functions(mut self, functions: Arc<HashMap<String, u64>>) -> Client {
+        self.functions = functions;
+        self
+    }
+
+    /// Compresses requests so, and asks for replies that are.
+    #[must_use]
+    pub fn compressing(mut self, compression: Compression) -> Client {
+        self.compression = compression;
+        self
+    }
+
+    /// Asks the server for signs of life. Servers from before the end of 2017 answer none.
+    #[must_use]
+    pub fn heartbeats(mut self, on: bool) -> Client {
+        self.heartbeats = on;
+        self
+    }
+
+    fn function(&self, method: u16) -> Result<u64, Status> {
+        let (name, function) =
+            self.methods.get(usize::from(method)).map_or(("", None), |(name, function)| (name, *function));
+        function.ok_or_else(|| {
+            Status::failed_precondition(format!(
+                "{name} has no number on kiss-rpc: add function={name}:NUMBER to the address"
+            ))
+        })
+    }
+}
+
+impl ClientWire for Client {
+    fn name(&self) -> &'static str {
+        "kiss"
+    }
+
+    fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
+        let at = usize::from(number);
+        if self.methods.len() <= at {
+            self.methods.resize_with(at + 1, Default::default);
+        }
+        let named = || name.strip_prefix("kiss/")?.parse().ok();
+        self.methods[at] = (name.to_owned(), self.functions.get(name).copied().or_else(named));
+    }
+
+    fn open(
+        &mut self,
+        id: CallId,
+        open: Open<'_>,
+        first: Option<&Bytes>,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        if open.more {
+            return Err(no_streams(self.name()));
+        }
+        let function = self.function(open.method)?;
+        let codec = frame::codec_number(open.codec).ok_or_else(|| {
+            let text = format!("{} is not carried by kiss-rpc; flatbuffers, proto and json are", open.codec);
+            Status::unimplemented(text)
+        })?;
+        let whole;
+        let first = match (first, open.rest) {
+            (None, []) => &Bytes::new(),
+            (Some(first), []) => first,
+            (first, rest) => {
+                let parts: Vec<&[u8]> = first.into_iter().chain(rest).map(|part| &part[..]).collect();
+                whole = Bytes::from(parts.concat());
+                &whole
+            }
+        };
+        let compression = match open.encoding {
+            Encoding::Snappy if self.compression == Compression::None => Compression::Dynamic,
+            _ => self.compression,
+        };
+        let header = Header {
+            compressed: open.compressed,
+            compression,
+            codec,
+            status: if open.oneway { status::ONEWAY } else { 0 },
+            function,
+            sequence: id,
+            len: 0,
+        };
+        if open.compressed { header.put_as_it_is(first, out) } else { header.put(first, out) }
+    }
+
+    fn ping(&mut self, out: &mut Outbox) {
+        let header = Header {
+            compressed: false,
+            compression: Compression::None,
+            codec: 0,
+            status: 0,
+            function: HEARTBEAT,
+            sequence: 0,
+            len: 0,
+        };
+        out.tail().extend_from_slice(&header.bytes());
+    }
+
+    fn answers_pings(&self) -> bool {
+        self.heartbeats
+    }
+
+    fn calls_max(&self) -> u32 {
+        self.limits.calls_max
+    }
+
+    fn takes(&self, encoding: Encoding) -> bool {
+        matches!(encoding, Encoding::Identity | Encoding::Snappy)
+    }
+
+    fn message_bytes_max(&self) -> u32 {
+        MESSAGE_BYTES_MAX as u32
+    }
+
+    fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {
+        let Some(header) = Header::of_whole_frame(input)? else { return Ok(None) };
+        input.skip(HEADER_LEN);
+        let body = input.take(usize::from(header.len));
+        if header.function == HEARTBEAT {
+            return Ok(Some(ClientEvent::Pong));
+        }
+        let id = header.sequence;
+        let reply = reply(header, body, self.limits.message_bytes_max);
+        Ok(Some(match reply {
+            Ok(item) => ClientEvent::Reply { id, item, compressed: false },
+            Err(status) => ClientEvent::End { id, end: Err(status) },
+        }))
+    }
+}
+
+fn reply(header: Header, body: Bytes, max: u32) -> Result<Bytes, Status> {
+    if header.status & status::FAILED != 0 {
+        let text = format!("function {} failed; kiss-rpc carries no reason", header.function);
+        return Err(Status::new(Code::Unknown, text).with_origin(Origin::Peer));
+    }
+    if body.len() > max as usize {
+        return Err(Status::resource_exhausted(format!(
+            "a reply of {} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)",
+            body.len()
+        )));
+    }
+    body::unpack(header.compressed, body, max).map_err(|why| {
+        let text = format!("a reply that cannot be decompressed: {why}");
+        Status::internal(text).with_origin(Origin::Path)
+    })
+}

@@ -1,0 +1,258 @@
+//! Pings of an HTTP/2 peer: who sends them for nothing is cut off, as gRPC's servers do it (its proposal A8).
+//!
+//! A ping is in time when something of a call went either way since the last one, or when that is `ping_interval_min`
+//! ago. After more than [`STRIKES_MAX`] that are not, the peer gets GOAWAY with `ENHANCE_YOUR_CALM` and the text
+//! `too_many_pings`, by which clients of gRPC know to ask less often, and the connection ends. Pings of busy
+//! connections, which measure bandwidth or go with a cancellation, cost nobody anything.
+//!
+//! hyper tells nobody of pings, nor does it send such an end, so this goes over the bytes as they pass: nine of each
+//! frame are looked at.
+
+use crate::net::Io;
+use bytes::{Buf, Bytes, BytesMut};
+use std::{
+    io, mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use tokio::io::AsyncWrite;
+
+/// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
+const PREFACE_BYTES: usize = 24;
+const HEAD_BYTES: usize = 9;
+/// As gRPC has it: the peer may have changed its mind about the interval just now.
+const STRIKES_MAX: u32 = 2;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+const ENHANCE_YOUR_CALM: u32 = 11;
+const WHY: &[u8] = b"too_many_pings";
+
+/// What is known of the pings of one connection.
+pub(super) struct Pings {
+    interval: Duration,
+    received: Frames,
+    sent: Frames,
+    /// The last ping, and whether something of a call went either way since then.
+    last: Option<Instant>,
+    busy: bool,
+    strikes: u32,
+    /// The highest stream of the peer.
+    stream: u32,
+    /// What is left to write of the end, once it is decided.
+    end: Option<Bytes>,
+}
+
+impl Pings {
+    /// None where any number of pings is welcome.
+    pub(super) fn new(interval: Duration) -> Option<Box<Pings>> {
+        let received = Frames { left: PREFACE_BYTES, ..Frames::default() };
+        let pings = Pings {
+            interval,
+            received,
+            sent: Frames::default(),
+            last: None,
+            busy: false,
+            strikes: 0,
+            stream: 0,
+            end: None,
+        };
+        (!interval.is_zero()).then(|| Box::new(pings))
+    }
+
+    /// Takes note of what the peer has sent by now.
+    pub(super) fn received(&mut self, bytes: &[u8], now: Instant) {
+        let Pings { interval, last, busy, strikes, stream, .. } = self;
+        self.received.pass(bytes, |frame| match frame.kind {
+            DATA | RST_STREAM => *busy = true,
+            HEADERS => {
+                *busy = true;
+                *stream = frame.stream.max(*stream);
+            }
+            PING if frame.flags & ACK == 0 => {
+                let is_soon = last.replace(now).is_some_and(|last| now - last < *interval);
+                if mem::take(busy) {
+                    *strikes = 0;
+                } else if is_soon {
+                    *strikes += 1;
+                }
+            }
+            _ => {}
+        });
+        if *strikes > STRIKES_MAX && self.end.is_none() {
+            self.end = Some(farewell(self.stream));
+        }
+    }
+
+    /// Takes note of what was written to the peer.
+    pub(super) fn sent(&mut self, bytes: &[u8]) {
+        let busy = &mut self.busy;
+        self.sent.pass(bytes, |frame| *busy |= matches!(frame.kind, DATA | HEADERS | RST_STREAM));
+    }
+
+    /// Whether the connection is to end.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// How much of `bytes` may still be written before the end: what is left of a frame, or the rest of its head.
+    pub(super) fn before_end(&self, bytes: usize) -> usize {
+        bytes.min(self.sent.begun())
+    }
+
+    /// Ends the connection as soon as no frame is half written; ready with the error that it ends with.
+    pub(super) fn poll_end(&mut self, io: &mut Box<dyn Io>, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if self.sent.begun() > 0 {
+            // Whoever writes the rest comes back.
+            return Poll::Pending;
+        }
+        let end = self.end.get_or_insert_default();
+        let ended = ready!(write_all(io, end, cx));
+        Poll::Ready(ended.err().unwrap_or_else(|| io::Error::other("the peer has sent too many pings")))
+    }
+}
+
+fn write_all(io: &mut Box<dyn Io>, rest: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    while !rest.is_empty() {
+        match ready!(Pin::new(&mut *io).poll_write(cx, rest))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => rest.advance(written),
+        }
+    }
+    Pin::new(io).poll_flush(cx)
+}
+
+/// A frame GOAWAY; streams up to `stream` may have begun.
+fn farewell(stream: u32) -> Bytes {
+    let mut frame = BytesMut::new();
+    frame.extend_from_slice(&(8 + WHY.len() as u32).to_be_bytes()[1..]);
+    frame.extend_from_slice(&[GOAWAY, 0, 0, 0, 0, 0]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(&ENHANCE_YOUR_CALM.to_be_bytes());
+    frame.extend_from_slice(WHY);
+    frame.freeze()
+}
+
+/// The head of a frame.
+struct Head {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+/// The frames of one direction, as far as they have come.
+#[derive(Default)]
+struct Frames {
+    head: [u8; HEAD_BYTES],
+    /// Bytes of it that are there.
+    have: usize,
+    /// Bytes to come behind the last head.
+    left: usize,
+}
+
+impl Frames {
+    /// Goes over the next bytes and tells of each head as soon as it is whole.
+    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Head)) {
+        loop {
+            let skipped = self.left.min(bytes.len());
+            self.left -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return;
+            }
+            let (taken, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.have));
+            self.head[self.have..self.have + taken.len()].copy_from_slice(taken);
+            self.have += taken.len();
+            bytes = rest;
+            if self.have < HEAD_BYTES {
+                return;
+            }
+            self.have = 0;
+            let [a, b, c, kind, flags, stream @ ..] = self.head;
+            self.left = u32::from_be_bytes([0, a, b, c]) as usize;
+            // The first bit is reserved.
+            let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+            seen(Head { kind, flags, stream });
+        }
+    }
+
+    /// Bytes that a frame still needs which has begun, of its head first.
+    fn begun(&self) -> usize {
+        if self.have > 0 { HEAD_BYTES - self.have } else { self.left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
+        let mut frame = (payload as u32).to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags, 0, 0, 0, 1]);
+        frame.resize(HEAD_BYTES + payload, 0);
+        frame
+    }
+
+    fn pings(interval: Duration) -> Box<Pings> {
+        let mut pings = Pings::new(interval).unwrap();
+        pings.received(&[b'x'; PREFACE_BYTES], Instant::now());
+        pings
+    }
+
+    #[test]
+    fn frames_are_found_however_they_come() {
+        let bytes =
+            [frame(HEADERS, 4, 300), frame(PING, 0, 8), frame(DATA, 1, 0), frame(PING, ACK, 8)].concat();
+        let kinds = |step: usize| {
+            let (mut frames, mut kinds) = (Frames::default(), Vec::new());
+            for piece in bytes.chunks(step) {
+                frames.pass(piece, |head| kinds.push((head.kind, head.flags, head.stream)));
+            }
+            assert_eq!(frames.begun(), 0);
+            kinds
+        };
+        let whole = kinds(bytes.len());
+        assert_eq!(whole, [(HEADERS, 4, 1), (PING, 0, 1), (DATA, 1, 1), (PING, ACK, 1)]);
+        for step in 1..20 {
+            assert_eq!(kinds(step), whole);
+        }
+    }
+
+    #[test]
+    fn pings_for_nothing_are_counted() {
+        let (mut pings, now) = (pings(Duration::from_secs(1)), Instant::now());
+        let ping = frame(PING, 0, 8);
+        for strikes in 0..=STRIKES_MAX {
+            pings.received(&ping, now);
+            assert_eq!((pings.strikes, pings.are_too_many()), (strikes, false));
+        }
+        pings.received(&ping, now);
+        assert!(pings.are_too_many());
+        assert!(Pings::new(Duration::ZERO).is_none());
+    }
+
+    #[test]
+    fn pings_of_busy_connections_late_ones_and_answers_are_none() {
+        let (ping, second, now) = (frame(PING, 0, 8), Duration::from_secs(1), Instant::now());
+        let mut busy = pings(second);
+        for _ in 0..20 {
+            busy.received(&ping, now);
+            busy.received(&ping, now);
+            busy.sent(&frame(DATA, 0, 5));
+            busy.received(&ping, now);
+            busy.received(&frame(RST_STREAM, 0, 4), now);
+        }
+        let mut answers = pings(second);
+        answers.received(&frame(PING, ACK, 8).repeat(20), now);
+        let mut late = pings(second);
+        for at in 0..20 {
+            late.received(&ping, now + second * at);
+        }
+        assert!(![busy, answers, late].iter().any(|pings| pings.are_too_many()));
+    }
+}

@@ -1,0 +1,286 @@
+//! Messages that a server sends without having been asked, on the connection that its client has opened.
+//!
+//! A handler takes the [`Pusher`] of its call and keeps it; a client's channel puts what comes into [`Pushes`]. Neither
+//! waits: what a peer does not take in time is refused on one side and dropped on the other.
+
+use crate::{Result, Retry, Status, driver::Wakes};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+pub use switchboard_wire::wire::Push;
+use tokio::sync::Notify;
+
+/// Longest part of a path, in bytes.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// Messages of a channel that wait for their reader, in bytes.
+const UNREAD_BYTES_MAX: usize = 1 << 20;
+
+/// Sends messages that the peer of a call did not ask for, during the call and after it, as long as its connection
+/// lives. From [`Cx::pusher`](crate::Cx::pusher); clones send to the same connection.
+#[derive(Clone)]
+pub struct Pusher(Arc<Outgoing>);
+
+/// What is on its way to one peer.
+pub(crate) struct Outgoing {
+    wakes: Arc<Wakes>,
+    waiting: Mutex<Waiting>,
+    /// Something is in `waiting`.
+    any: AtomicBool,
+    limits: switchboard_wire::Limits,
+    /// Bytes that may wait.
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Push>,
+    bytes: usize,
+    /// The connection has ended.
+    closed: bool,
+}
+
+impl Pusher {
+    pub(crate) fn new(wakes: &Arc<Wakes>, limits: &crate::Limits) -> Pusher {
+        Pusher(Arc::new(Outgoing {
+            wakes: wakes.clone(),
+            waiting: Mutex::default(),
+            any: AtomicBool::new(false),
+            limits: limits.wire(),
+            bytes_max: limits.outbox_bytes_max(),
+        }))
+    }
+
+    /// Sends a message, after those that were pushed before it. It does not wait, and nobody says whether it was read.
+    ///
+    /// # Errors
+    /// `Unavailable` once the connection has ended; `ResourceExhausted` for a peer that does not read what it was sent
+    /// already (`outbox_bytes_max`), or a message or metadata over the limits of the listener; `InvalidArgument` for a
+    /// path with a part of more than 1 KiB.
+    pub fn push(&self, push: Push) -> Result<()> {
+        self.0.check(&push)?;
+        let mut waiting = self.0.lock();
+        if waiting.closed {
+            return Err(Status::unavailable("the connection has ended"));
+        }
+        let (bytes, max) = (waiting.bytes, self.0.bytes_max);
+        if bytes >= max {
+            let text = format!(
+                "{bytes} bytes wait for a peer that does not read, over the limit of {max} bytes (outbox_bytes_max)"
+            );
+            return Err(Status::resource_exhausted(text).with_retry(Retry::Safe));
+        }
+        waiting.bytes += push.weight();
+        waiting.queue.push_back(push);
+        let first = waiting.queue.len() == 1;
+        self.0.any.store(true, Ordering::Release);
+        drop(waiting);
+        if first {
+            self.0.wakes.wake();
+        }
+        Ok(())
+    }
+
+    /// Whether the connection has ended, so that nothing can be pushed any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.0.any.load(Ordering::Acquire)
+    }
+
+    /// The next message for the peer.
+    pub(crate) fn next(&self) -> Option<Push> {
+        let mut waiting = self.0.lock();
+        let push = waiting.queue.pop_front();
+        waiting.bytes -= push.as_ref().map_or(0, Push::weight);
+        self.0.any.store(!waiting.queue.is_empty(), Ordering::Release);
+        push
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.0.lock().bytes
+    }
+
+    /// The connection ends.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.0.lock();
+        *waiting = Waiting { closed: true, ..Waiting::default() };
+        self.0.any.store(false, Ordering::Release);
+    }
+}
+
+impl Outgoing {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, push: &Push) -> Result<()> {
+        let (service, method) = push.names();
+        let name = service.len().max(method.len());
+        if name > NAME_BYTES_MAX {
+            let text =
+                format!("a part of a path of {name} bytes is over the limit of {NAME_BYTES_MAX} bytes");
+            return Err(Status::invalid_argument(text));
+        }
+        for (what, bytes, max, limit) in [
+            ("a message", push.message.len(), self.limits.message_bytes_max, "message_bytes_max"),
+            ("metadata", push.metadata.encoded_len(), self.limits.metadata_bytes_max, "metadata_bytes_max"),
+        ] {
+            if bytes > max as usize {
+                let text = format!("{what} of {bytes} bytes is over the limit of {max} bytes ({limit})");
+                return Err(Status::resource_exhausted(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Pusher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pusher").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// What the servers of a channel send without having been asked; [`ChannelBuilder::pushes`] connects it.
+///
+/// Clones read from the same queue, each message once. A channel that has lost its connection has a new one only with
+/// its next call: what a server pushes to clients is for those that are there.
+///
+/// [`ChannelBuilder::pushes`]: crate::ChannelBuilder::pushes
+#[derive(Clone, Default)]
+pub struct Pushes(Arc<Unread>);
+
+#[derive(Default)]
+struct Unread {
+    waiting: Mutex<Waiting>,
+    lost: AtomicU64,
+    came: Notify,
+}
+
+impl Pushes {
+    /// An empty queue.
+    pub fn new() -> Pushes {
+        Pushes::default()
+    }
+
+    /// The next message, once there is one. Cancel safe.
+    pub async fn next(&self) -> Push {
+        loop {
+            if let Some(push) = self.take() {
+                return push;
+            }
+            self.0.came.notified().await;
+        }
+    }
+
+    /// Messages that were dropped because 1 MiB of them waited already.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Option<Push> {
+        let mut waiting = self.lock();
+        let push = waiting.queue.pop_front()?;
+        waiting.bytes -= push.weight();
+        if !waiting.queue.is_empty() {
+            // For another reader: notices are not counted.
+            self.0.came.notify_one();
+        }
+        Some(push)
+    }
+
+    /// Keeps a message for the reader, or drops it.
+    pub(crate) fn put(&self, push: Push) {
+        let mut waiting = self.lock();
+        if waiting.bytes >= UNREAD_BYTES_MAX {
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.bytes += push.weight();
+        waiting.queue.push_back(push);
+        drop(waiting);
+        self.0.came.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pushes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pushes").field("lost", &self.lost()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Code, Limit, limits::Source};
+
+    #[test]
+    fn a_peer_that_does_not_read_is_sent_no_more() {
+        let mut limits = crate::Limits::default();
+        limits.set(Limit::OutboxBytesMax, 65_536, Source::Listener).unwrap();
+        let pusher = Pusher::new(&Arc::default(), &limits);
+        let one = Push::new("News/Flash", vec![0; 40_000]);
+        for _ in 0..2 {
+            pusher.push(one.clone()).unwrap();
+        }
+        let status = pusher.push(one.clone()).unwrap_err();
+        assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::Safe));
+        assert!(pusher.any() && pusher.held() > 80_000);
+        assert_eq!(pusher.next(), Some(one.clone()));
+        pusher.push(one).unwrap();
+        pusher.close();
+        assert_eq!((pusher.any(), pusher.held(), pusher.next()), (false, 0, None));
+        let status = pusher.push(Push::new("News/Flash", "")).unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+    }
+
+    #[test]
+    fn what_is_over_a_limit_is_refused() {
+        let pusher = Pusher::new(&Arc::default(), &crate::Limits::default());
+        let mut metadata = crate::Metadata::new();
+        metadata.insert("large", vec![b'x'; 20_000]).unwrap();
+        for (push, code) in [
+            (Push::new("n".repeat(1025), ""), Code::InvalidArgument),
+            (Push::new("a/b", vec![0; (4 << 20) + 1]), Code::ResourceExhausted),
+            (Push::new("a/b", "").with_metadata(metadata), Code::ResourceExhausted),
+        ] {
+            assert_eq!(pusher.push(push).unwrap_err().code(), code);
+        }
+        assert!(!pusher.any());
+    }
+
+    #[tokio::test]
+    async fn readers_share_what_came_and_the_rest_is_dropped() {
+        let pushes = Pushes::new();
+        let readers: Vec<_> = (0..2).map(|_| pushes.clone()).collect();
+        let readers: Vec<_> =
+            readers.into_iter().map(|pushes| tokio::spawn(async move { pushes.next().await })).collect();
+        tokio::task::yield_now().await;
+        pushes.put(Push::new("a", "1"));
+        pushes.put(Push::new("a", "2"));
+        let mut heard = Vec::new();
+        for reader in readers {
+            heard.push(reader.await.unwrap().message);
+        }
+        heard.sort();
+        assert_eq!(heard, ["1", "2"]);
+        for _ in 0..5 {
+            pushes.put(Push::new("a", vec![0; 300_000]));
+        }
+        assert_eq!(pushes.lost(), 1);
+        assert_eq!(pushes.next().await.message.len(), 300_000);
+    }
+}

@@ -1,0 +1,111 @@
+"""Calls our server over kiss-rpc and gRPC, and lets our client call serve.py."""
+
+import os
+import socket
+import subprocess
+import sys
+import unittest
+
+import frames
+import grpc
+import message
+
+SAY, NOTE = 3405691582, 7
+
+
+def start(*command):
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    assert line.startswith("listening on "), line
+    return process, line.removeprefix("listening on ").strip()
+
+
+def end(process):
+    process.terminate()
+    process.wait()
+    process.stdout.close()
+
+
+def expected(asked):
+    want = {**message.defaults(), **asked}
+    if "next" in want:
+        want["next"] = expected(want["next"])
+    return want
+
+
+class OurServer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.process, cls.address = start(os.environ["KISS_SERVER"])
+
+    @classmethod
+    def tearDownClass(cls):
+        end(cls.process)
+
+    def setUp(self):
+        host, port = self.address.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.stream = self.socket.makefile("rb")
+
+    def tearDown(self):
+        self.stream.close()
+        self.socket.close()
+
+    def test_messages_come_back_in_each_way_of_compression(self):
+        sequence = 0
+        for asked in [{}, message.full(), {"text": "long " * 1000}]:
+            for compression in [frames.NONE, frames.DYNAMIC, frames.FORCED]:
+                sequence += 1
+                body = message.write(asked)
+                self.socket.sendall(frames.frame(SAY, sequence, body, compression))
+                function, number, kind, status, answer, packed = frames.read(self.stream)
+                self.assertEqual((function, number, kind, status), (SAY, sequence, compression, 0))
+                dynamic = compression == frames.DYNAMIC and len(answer) >= 200
+                self.assertEqual(packed, dynamic or compression == frames.FORCED)
+                self.assertEqual(message.read(answer), expected(asked))
+
+    def test_failures_are_one_bit(self):
+        self.socket.sendall(frames.frame(SAY, 1, message.write({"text": "fail"}), status=frames.NON_BLOCKING))
+        self.assertEqual(frames.read(self.stream), (SAY, 1, 0, frames.NON_BLOCKING | frames.FAILED, b"", False))
+        # A function that nobody has, and a body that is no table.
+        for function, body in [(1, b""), (SAY, b"\xff" * 40)]:
+            self.socket.sendall(frames.frame(function, 2, body))
+            self.assertEqual(frames.read(self.stream), (function, 2, 0, frames.FAILED, b"", False))
+
+    def test_heartbeats_come_back(self):
+        beat = frames.HEADER.pack(*frames.BEGIN, frames.SERIALISATION, 0, 0, 0, 77, 0)
+        self.socket.sendall(beat)
+        self.assertEqual(self.stream.read(len(beat)), beat)
+
+    def test_calls_of_one_connection_are_told_apart(self):
+        calls = [frames.frame(SAY, 1000 - n, message.write({"number": n})) for n in range(200)]
+        self.socket.sendall(b"".join(calls) + frames.frame(NOTE, 5, message.write({}), status=frames.ONEWAY))
+        seen = {}
+        for _ in calls:
+            _, sequence, _, status, body, _ = frames.read(self.stream)
+            self.assertEqual(status, 0)
+            seen[sequence] = message.read(body)["number"]
+        self.assertEqual(seen, {1000 - n: n for n in range(200)})
+
+    def test_grpc_carries_flatbuffers_without_a_subtype(self):
+        with grpc.insecure_channel(self.address) as channel:
+            say = channel.unary_unary("/interop.kiss.Echo/Say", message.write, message.read)
+            self.assertEqual(say(message.full(), timeout=20), expected(message.full()))
+            with self.assertRaises(grpc.RpcError) as failed:
+                say({"text": "fail"}, timeout=20)
+            self.assertEqual(failed.exception.code(), grpc.StatusCode.NOT_FOUND)
+            count = channel.unary_stream("/interop.kiss.Echo/Count", message.write, message.read)
+            self.assertEqual([reply["number"] for reply in count({"number": 3}, timeout=20)], [0, 1, 2])
+
+
+class OurClient(unittest.TestCase):
+    def test_our_client_calls_this_server(self):
+        process, address = start(sys.executable, "-B", "serve.py")
+        try:
+            subprocess.run([os.environ["KISS_CLIENT"], address], check=True, timeout=60)
+        finally:
+            end(process)
+
+
+if __name__ == "__main__":
+    unittest.main()
