@@ -1,6 +1,8 @@
 //! `switchboard proxy` between `switchboard call`, other callers, and `switchboard serve`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod support;
+
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -9,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
+use support::greeter;
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: &str = r#"{"name": "Ada"}"#;
@@ -202,6 +205,53 @@ fn what_cannot_be_rewritten_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn json_reaches_thrift_with_the_file_of_the_service() {
+    let behind = greeter::serve();
+    let path = format!("/{}", greeter::GREET);
+    let proxied = |arguments: &[&str]| {
+        Serving::start(&[&["proxy", "--to", &format!("{behind}?wire=thrift")], arguments].concat())
+    };
+    let proxy = proxied(&["--thrift", &greeter::file()]);
+    assert_eq!(post(&proxy.address, &path, ADA), (200, r#""hello Ada""#.to_owned()));
+    let by_name = r#"{"jsonrpc":"2.0","id":1,"method":"ThriftGreeter.greet","params":["Ada"]}"#;
+    let (_, body) = post(&proxy.address, "/", by_name);
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["result"], "hello Ada", "{body}");
+    let (status, body) = post(&proxy.address, &path, r#"{"name": ""}"#);
+    assert!(status == 400 && body.contains("name is empty"), "{status} {body}");
+    let (status, body) = post(&proxy.address, &path, r#"{"nam": ""}"#);
+    assert!(status == 400 && body.contains("did you mean name?"), "{status} {body}");
+    let arguments = [greeter::GREET, "--wire", "thrift", "--thrift", &greeter::file(), "-d", ADA];
+    assert_eq!(values(&call(&proxy.address, &arguments)), [json!("hello Ada")]);
+
+    let proxy = proxied(&[]);
+    assert_eq!(values(&call(&proxy.address, &arguments)), [json!("hello Ada")]);
+    let (status, body) = post(&proxy.address, &path, ADA);
+    assert!(status == 501 && body.contains("with --thrift"), "{status} {body}");
+}
+
+#[test]
+fn settings_come_from_a_file_and_the_environment_too() {
+    let server = Serving::server();
+    let settings = file("proxy.toml");
+    let text =
+        format!("to = [\"{}\"]\nheader = [\"x-echo: of the file\"]\nknown-only = true\n", server.address);
+    fs::write(&settings, text).unwrap();
+    let path = settings.to_str().unwrap();
+    let proxy = Serving::start(&[&["proxy", "--config", path], &demo_schema()[..]].concat());
+    let done = call(&proxy.address, &[GREET, "-d", ADA, "-v"]);
+    let shown = String::from_utf8_lossy(&done.stderr);
+    assert!(shown.contains("x-echo: of the file"), "{shown}");
+
+    fs::write(&settings, "too = \"a:1\"").unwrap();
+    let failed = switchboard().args(["proxy", "--config", path]).output().unwrap();
+    let shown = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && shown.contains("there is no setting \"too\""), "{shown}");
+    let failed = switchboard().arg("proxy").env("SWITCHBOARD_PROXY_RATE", "many").output().unwrap();
+    let shown = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && shown.contains("--rate"), "{shown}");
+}
+
+#[test]
 fn metadata_and_statuses_go_both_ways() {
     let server = Serving::server();
     for behind in ["", "?wire=grpc", "?wire=connect", "?wire=rpcx", "?wire=baidu_std"] {
@@ -348,7 +398,7 @@ fn mistakes_say_what_to_do() {
         (&["--to", "a:1", "--tap-filter", "x"], 2, "--tap"),
         (&["--to", "a:1", "--tap", "--tap-filter", "status=lost"], 2, "status=error"),
         (&["--to", "a:1", "--tap", "/nowhere/x"], 1, "/nowhere/x"),
-        (&[], 2, "--to"),
+        (&[], 1, "--to"),
     ] {
         let mut command = switchboard();
         let output = command.args(["proxy", "--listen", "127.0.0.1:0"]).args(arguments).output().unwrap();

@@ -443,15 +443,6 @@ impl MethodTable {
         }
     }
 
-    /// Whether bytes of which their caller says nothing are to be protobuf: the method's messages are, or it was
-    /// [learned](Self::learn), and whoever gets them knows.
-    ///
-    /// # Panics
-    /// If `id` is not of this table.
-    pub fn takes_protobuf(&self, id: MethodId) -> bool {
-        !self.service(id).descriptor.is_empty() || self.is_learned(id)
-    }
-
     /// What is known of the method.
     ///
     /// # Panics

@@ -130,9 +130,18 @@ impl Forward {
         self
     }
 
+    /// How the server behind is sent messages.
+    fn codec_behind(&self, call: &Call) -> Codec {
+        match self.channel.codec(self.codec.unwrap_or(call.codec())) {
+            // Its wire has to say what they are, which nobody knows.
+            to if call.codec() == Codec::Raw && to != Codec::Raw => self.channel.codec(Codec::Proto),
+            to => to,
+        }
+    }
+
     fn translation(&self, call: &Call, to: Codec) -> Result<Option<Translation>> {
         match &self.translate {
-            _ if call.codec() == to => Ok(None),
+            _ if call.codec() == to || call.codec() == Codec::Raw => Ok(None),
             Some(translate) => translate.begin(call, to).map(Some),
             None => Err(Status::unimplemented(format!(
                 "{} was called in {}, the server behind takes {to}, and nobody here knows its messages",
@@ -190,7 +199,7 @@ impl Service for Forward {
     }
 
     async fn call(&self, mut call: Call) -> Result<Reply> {
-        let to = self.channel.codec(self.codec.unwrap_or(call.codec()));
+        let to = self.codec_behind(&call);
         let is_answered = !call.cx().is_oneway();
         let translation = self.translation(&call, to)?;
         let (method, mut ahead) = self.method(&mut call).await?;

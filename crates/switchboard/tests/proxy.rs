@@ -93,6 +93,55 @@ async fn what_gives_up_in_front_is_given_up_behind() {
     soon(proxied.seen.until(|seen| seen.hanging() == 0)).await;
 }
 
+#[test]
+fn a_server_behind_that_is_gone_is_unavailable() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (behind, front) = (runtime(), runtime());
+    let (running, _, seen) = behind.block_on(served("tcp://127.0.0.1:0"));
+    front.block_on(async {
+        let channel = Channel::connect(&running.url()).await.unwrap();
+        let proxy = Server::new().fallback(Forward::any(channel), [""; 0]).listen("tcp://127.0.0.1:0");
+        let proxy = proxy.start().await.unwrap();
+        let channel = Channel::connect(&proxy.url()).await.unwrap();
+        let hanging = tokio::spawn(call::<_, ()>(&channel, &HANG, &()).into_future());
+        let (sender, mut replies) = soon(async { chat(&channel).await }).await.unwrap();
+        sender.send("a".to_owned()).await.unwrap();
+        assert_eq!(soon(replies.next()).await.unwrap().as_deref(), Some("A"));
+        soon(seen.until(|seen| seen.hanging() == 2)).await;
+        // As if it were killed: its sockets are closed, and it says nothing.
+        behind.shutdown_background();
+        assert_eq!(soon(hanging).await.unwrap().unwrap_err().code(), Code::Unavailable);
+        assert_eq!(soon(replies.next()).await.unwrap_err().code(), Code::Unavailable);
+        let late = soon(ask::<_, ()>(&channel, &ECHO, &vec![1u8])).await.unwrap_err();
+        assert_eq!(late.code(), Code::Unavailable);
+    });
+}
+
+/// Time passes when nothing else goes on: what has not been taken by then, nobody takes.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_holds_the_sender_up_through_the_proxy() {
+    const MESSAGE: usize = 16 << 10;
+    /// Windows, queues and outboxes of two connections, there and back.
+    const HELD_MAX: usize = 8 << 20;
+    let (_behind, channel, _) = served(&memory()).await;
+    let proxy = Server::new().fallback(Forward::any(channel), [""; 0]).listen(memory());
+    let proxy = proxy.start().await.unwrap();
+    let channel = Channel::connect(&proxy.url()).await.unwrap();
+    let (sender, mut replies) = chat(&channel).await.unwrap();
+    let mut sent = 0;
+    while let Ok(taken) = tokio::time::timeout(Duration::from_secs(1), sender.send("x".repeat(MESSAGE))).await
+    {
+        taken.unwrap();
+        sent += 1;
+        assert!(sent * MESSAGE < HELD_MAX, "{sent} messages, and nobody has read one");
+    }
+    sender.finish();
+    for _ in 0..sent {
+        assert_eq!(replies.next().await.unwrap().map(|text| text.len()), Some(MESSAGE));
+    }
+}
+
 #[tokio::test]
 async fn calls_without_an_answer_stay_so() {
     let proxied = Proxied::new("", "", |server| server).await;

@@ -23,6 +23,7 @@ pub(crate) use failure::Failure;
 pub(crate) use invoke::{declared_kind, idempotency};
 pub(crate) use reflection::Reflection;
 pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
+pub(crate) use thrift::{Definitions, Function};
 
 use input::{Form, Input, Requests};
 use invoke::{Invocation, RawKind};
@@ -34,7 +35,6 @@ use std::{
 };
 use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Kind, Origin, Runtime, Status};
 use target::{Target, Wire};
-use thrift::Definitions;
 use timings::Timings;
 use tokio::runtime::Handle;
 

@@ -9,6 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use clap::{Args, value_parser};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +26,10 @@ Callers speak any wire. What goes through a & on a shell needs quotes.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProxyArgs {
+    /// Take settings from this TOML file, where flags are keys as in to = ["10.0.0.1:9090"], and from variables like
+    /// SWITCHBOARD_PROXY_TO; flags overrule both
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:8080")]
     pub(super) listen: Vec<String>,
@@ -32,7 +37,7 @@ pub(crate) struct ProxyArgs {
     /// channel as in 10.0.0.1:9090?wire=grpc&timeout=1s: the wire (native unless set), balance=, fail=, retries=,
     /// breaker=, hedge=. Or a registry: switchboard://HOST:PORT, etcd://, consul:// or file:PATH. Several servers share
     /// the calls
-    #[arg(long, value_name = "URL", required = true)]
+    #[arg(long, value_name = "URL")]
     pub(super) to: Vec<String>,
     /// Hand on calls of these services alone. A registry is asked for them, and for those of the schema. May be
     /// given several times [default: those of the schema, and all others but with a registry]
@@ -45,7 +50,7 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
     /// Ask a server behind for the schema, by gRPC reflection on its port, before anything is served
-    #[arg(long, help_heading = "Schema", conflicts_with_all = ["proto", "descriptor_set"])]
+    #[arg(long, help_heading = "Schema", conflicts_with_all = ["sources", "descriptor_set"])]
     pub(super) reflect: bool,
     /// Refuse methods that the schema does not have
     #[arg(long, help_heading = "Schema")]

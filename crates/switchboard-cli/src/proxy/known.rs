@@ -2,15 +2,16 @@
 
 use super::{ProxyArgs, rules, upstream::Upstream};
 use crate::call::{
-    Failure, Reflection, Schema, declared_kind, idempotency, is_about_the_server, takes_json_alone,
+    Definitions, Failure, Function, Reflection, Schema, declared_kind, idempotency, is_about_the_server,
+    takes_json_alone,
 };
-use prost_reflect::{MessageDescriptor, MethodDescriptor, ServiceDescriptor};
+use prost_reflect::{FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 use std::{
     collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
-use switchboard::{MethodInfo, Params, ServiceInfo};
+use switchboard::{Kind, MethodInfo, Params, ServiceInfo};
 
 /// How long servers get to tell their schema.
 const REFLECTION_MAX: Duration = Duration::from_secs(10);
@@ -21,6 +22,8 @@ pub(super) struct Known {
     pub(super) services: Vec<KnownService>,
     /// The messages of protobuf methods, by `package.Service/Method`.
     pub(super) messages: Arc<HashMap<String, Messages>>,
+    /// The methods of `.thrift` files, by the same.
+    pub(super) functions: Arc<HashMap<String, Function>>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +47,10 @@ impl Known {
     /// # Errors
     /// Files that cannot be read, and servers that do not tell.
     pub(super) async fn of(args: &ProxyArgs, upstream: &Upstream) -> Result<Known, String> {
-        match Schema::of_files(&args.schema).map_err(said)? {
+        if let Some(definitions) = Definitions::of_files(&args.schema).map_err(|failure| said(&failure))? {
+            return Ok(Known::declared(&definitions, &args.service));
+        }
+        match Schema::of_files(&args.schema).map_err(|failure| said(&failure))? {
             Some(schema) => Known::read(schema, &args.service).await,
             None if args.reflect => {
                 let service = args.service.first();
@@ -65,7 +71,7 @@ impl Known {
     /// Those of these services, or all, that are not about the server itself.
     async fn read(mut schema: Schema, wanted: &[String]) -> Result<Known, String> {
         let mut descriptors = Vec::new();
-        for name in schema.services().await.map_err(said)? {
+        for name in schema.services().await.map_err(|failure| said(&failure))? {
             if is_about_the_server(&name) || !(wanted.is_empty() || wanted.contains(&name)) {
                 continue;
             }
@@ -73,7 +79,7 @@ impl Known {
                 Ok(descriptor) => descriptors.push(descriptor),
                 // One of several without a schema takes nothing from the others: its calls go through as bytes.
                 Err(Failure::Asked(why)) => tracing::warn!("{why}"),
-                Err(failure) => return Err(said(failure)),
+                Err(failure) => return Err(said(&failure)),
             }
         }
         let set: &'static [u8] = schema.pool.encode_to_vec().leak();
@@ -90,12 +96,29 @@ impl Known {
                 is_protobuf,
             });
         }
-        Ok(Known { services, messages: Arc::new(messages) })
+        Ok(Known { services, messages: Arc::new(messages), functions: Arc::default() })
+    }
+
+    /// Those of `.thrift` files.
+    fn declared(definitions: &Definitions, wanted: &[String]) -> Known {
+        let mut known = Known::default();
+        let mut by_name = HashMap::new();
+        for (name, functions) in definitions.services() {
+            if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+                continue;
+            }
+            let methods: Vec<_> = functions.iter().map(method_of).collect();
+            let info = ServiceInfo { name: leaked(name), methods: methods.leak(), descriptor: &[] };
+            known.services.push(KnownService { info: Box::leak(Box::new(info)), is_protobuf: false });
+            by_name.extend(functions.into_iter().map(|function| (function.path().to_owned(), function)));
+        }
+        known.functions = Arc::new(by_name);
+        known
     }
 }
 
 /// For people, without what `call` puts before it.
-fn said(failure: Failure) -> String {
+fn said(failure: &Failure) -> String {
     let text = failure.text();
     text.strip_prefix("switchboard: ").unwrap_or(&text).to_owned()
 }
@@ -114,10 +137,18 @@ fn info(service: &ServiceDescriptor, descriptor: &'static [u8]) -> &'static Serv
     Box::leak(Box::new(ServiceInfo { name: leaked(service.full_name()), methods, descriptor }))
 }
 
+/// A method of a `.thrift` file.
+fn method_of(function: &Function) -> MethodInfo {
+    let arguments: Vec<_> = function.arguments().map(leaked).collect();
+    let method =
+        MethodInfo::new(leaked(function.name()), Kind::Unary).params(Params::Arguments(arguments.leak()));
+    if function.is_oneway() { method.oneway() } else { method }
+}
+
 /// The fields of the request, for callers that send them without names.
 fn params(method: &MethodDescriptor) -> Params {
     let mut fields: Vec<_> = method.input().fields().collect();
-    fields.sort_by_key(|field| field.number());
+    fields.sort_by_key(FieldDescriptor::number);
     let names: Vec<_> = fields.iter().map(|field| leaked(field.json_name())).collect();
     Params::Fields(names.leak())
 }

@@ -10,6 +10,7 @@ mod args;
 mod known;
 mod rewrite;
 mod rules;
+mod settings;
 mod tap;
 mod upstream;
 
@@ -35,6 +36,7 @@ use upstream::Upstream;
 /// # Errors
 /// When a setting cannot be, the schema cannot be read, or an address cannot be listened on.
 pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
+    let args = args.completed()?;
     log::install(args.log);
     let mut runtime = Runtime::new().spin(Duration::from_micros(args.spin_us.into()));
     if let Some(workers) = args.workers {
@@ -123,7 +125,10 @@ fn forwarding(
     let others: Vec<_> = args.service.iter().filter(|name| !is_known(name)).cloned().collect();
     if args.known_only || (others.is_empty() && !args.service.is_empty()) {
         return match known.services.is_empty() {
-            true => Err("--known-only needs a schema: --proto, --descriptor-set or --reflect".to_owned()),
+            true => {
+                Err("--known-only needs a schema: --proto, --thrift, --descriptor-set or --reflect"
+                    .to_owned())
+            }
             false => Ok(server),
         };
     }

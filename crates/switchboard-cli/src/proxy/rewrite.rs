@@ -1,6 +1,7 @@
 //! Messages from one codec to another: protobuf by its schema, JSON and MessagePack into each other without one.
 
 use super::known::{Known, Messages};
+use crate::call::Function;
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
@@ -18,24 +19,33 @@ const DEPTH_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
     messages: Arc<HashMap<String, Messages>>,
+    functions: Arc<HashMap<String, Function>>,
 }
 
 impl Rewrite {
     pub(super) fn new(known: &Known) -> Rewrite {
-        Rewrite { messages: known.messages.clone() }
+        Rewrite { messages: known.messages.clone(), functions: known.functions.clone() }
     }
 }
 
 impl Translate for Rewrite {
     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
         let (name, from) = (call.full_name(), call.codec());
+        if let (Codec::Json | Codec::MsgPack, Codec::Thrift, Some(function)) =
+            (from, to, self.functions.get(&name))
+        {
+            return Ok(to_thrift(function.clone(), from));
+        }
         let types = self.messages.get(&name);
         let lacks = match (from, to) {
             (Codec::Json | Codec::MsgPack, Codec::Json | Codec::MsgPack) => None,
             (Codec::Json | Codec::MsgPack | Codec::Proto, Codec::Json | Codec::MsgPack | Codec::Proto) => {
                 types.is_none().then_some("nothing is known of its messages: give the proxy a schema with --proto, --descriptor-set or --reflect")
             }
-            _ => Some("only proto, json and msgpack are rewritten"),
+            (Codec::Json | Codec::MsgPack, Codec::Thrift) => Some(
+                "nothing is known of its arguments: give the proxy the .thrift file of the service with --thrift",
+            ),
+            _ => Some("proto, json and msgpack are rewritten as each other, and json and msgpack as thrift, but no others"),
         };
         if let Some(why) = lacks {
             let text = format!("{name} was called in {from}, and the server behind takes {to}: {why}");
@@ -54,6 +64,23 @@ impl Translate for Rewrite {
                     .map_err(|why| Status::internal(format!("the reply is no {to} of its method: {why}")))
             }),
         })
+    }
+}
+
+/// Arguments of a method of a `.thrift` file, and its result back.
+fn to_thrift(function: Function, from: Codec) -> Translation {
+    let result = function.clone();
+    Translation {
+        request: Box::new(move |message| {
+            let written = read_value(&message, from).and_then(|value| function.write(&value));
+            written.map_err(|why| {
+                Status::invalid_argument(format!("the request is no {from} of its method: {why}"))
+            })
+        }),
+        reply: Box::new(move |message| {
+            let value = result.read(&message)?;
+            write_value(&value, from).map_err(Status::internal)
+        }),
     }
 }
 

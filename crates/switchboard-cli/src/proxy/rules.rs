@@ -1,6 +1,7 @@
 //! HTTP paths of the methods of a schema: what `google.api.http` says.
 
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, MethodDescriptor, Value};
+use std::borrow::Cow;
 use switchboard::HttpRule;
 
 /// The fields of a rule that name a verb.
@@ -19,9 +20,7 @@ fn rule(options: &DynamicMessage, extension: &ExtensionDescriptor) -> Option<Vec
     }
     let Value::Message(rule) = options.get_extension(extension).into_owned() else { return None };
     let mut rules: Vec<_> = one(&rule).into_iter().collect();
-    if let Some(Value::List(more)) =
-        rule.get_field_by_name("additional_bindings").map(|more| more.into_owned())
-    {
+    if let Some(Value::List(more)) = rule.get_field_by_name("additional_bindings").map(Cow::into_owned) {
         rules.extend(more.iter().filter_map(|more| one(more.as_message()?)));
     }
     Some(rules)

@@ -18,6 +18,9 @@ impl Upstream {
     /// # Errors
     /// URLs that cannot be used together, and one that is none.
     pub(super) fn new(args: &ProxyArgs) -> Result<Upstream, String> {
+        if args.to.is_empty() {
+            return Err("no server to hand calls on to: name one with --to".to_owned());
+        }
         let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone() };
         drop(upstream.builder("service")?);
         Ok(upstream)
@@ -32,7 +35,7 @@ impl Upstream {
     /// # Errors
     /// A URL that cannot be.
     pub(super) fn channel(&self, service: &str) -> Result<Channel, String> {
-        self.builder(service)?.lazy().map_err(said)
+        self.builder(service)?.lazy().map_err(|status| said(&status))
     }
 
     /// A channel for asking about the schema, which takes gRPC whatever calls take.
@@ -63,14 +66,14 @@ impl Upstream {
 
     fn builder(&self, service: &str) -> Result<ChannelBuilder, String> {
         let builder = match self.is_registry() {
-            true => switchboard_registry::fleet(&self.url, service).map_err(said)?,
+            true => switchboard_registry::fleet(&self.url, service).map_err(|status| said(&status))?,
             false => Channel::builder(&self.url),
         };
         Ok(self.headers.iter().fold(builder, |builder, (name, value)| builder.meta(name, value.clone())))
     }
 }
 
-fn said(status: Status) -> String {
+fn said(status: &Status) -> String {
     status.message().to_owned()
 }
 

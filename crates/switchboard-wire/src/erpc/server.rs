@@ -150,7 +150,8 @@ impl Server {
 
     /// How the message is to be read, and its bytes.
     fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
-        let is_protobuf = self.table.takes_protobuf(method);
+        // Whoever gets the messages of a learned one knows what they are.
+        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_learned(method);
         match (message.codec, message.body.is_empty()) {
             (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
             // The caller has written the message itself.

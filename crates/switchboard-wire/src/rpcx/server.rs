@@ -238,7 +238,7 @@ fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
 pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec, Status> {
     match frame::codec_of(number) {
         // The caller has written the message itself.
-        Some(Codec::Raw) if table.takes_protobuf(method) => Ok(Codec::Proto),
+        Some(Codec::Raw) if !table.service(method).descriptor.is_empty() => Ok(Codec::Proto),
         Some(codec) => Ok(codec),
         None => Err(error::no_codec(number)),
     }

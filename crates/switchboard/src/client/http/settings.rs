@@ -149,10 +149,12 @@ impl Settings {
         }
         match (self.codec, preferred) {
             // What nobody on HTTP reads.
-            (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift) => Codec::Json,
+            (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct) => Codec::Json,
             // Which gRPC alone has a name for.
             (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
+            // It has no name for bytes of which nobody says what they are.
+            (None, Codec::Raw) => Codec::Proto,
             (None, preferred) => preferred,
         }
     }
