@@ -449,8 +449,10 @@ impl MethodTable {
     /// If `id` is not of this table.
     #[inline]
     pub fn info(&self, id: MethodId) -> &'static MethodInfo {
-        let index = self.entries.get(usize::from(id.0)).map_or(0, |entry| entry.index);
-        &self.service(id).methods[usize::from(index)]
+        match self.entries.get(usize::from(id.0)) {
+            Some(entry) => &self.services[usize::from(entry.service)].methods[usize::from(entry.index)],
+            None => &self.service(id).methods[0],
+        }
     }
 
     /// The full name, `package.Service/Method`.

@@ -165,6 +165,10 @@ mod tests {
         pool.get_message_by_name("t.G").unwrap()
     }
 
+    fn value(json: &Bytes) -> Value {
+        serde_json::from_slice(json).unwrap()
+    }
+
     #[test]
     fn a_message_is_the_same_in_every_codec() {
         let json = Bytes::from_static(br#"{"userName":"Ada","n":"7","b":"AQ=="}"#);
@@ -174,7 +178,7 @@ mod tests {
             for to in codecs {
                 let second = rewrite(&first, from, to, Some(&greeting())).unwrap();
                 let back = rewrite(&second, to, Codec::Json, Some(&greeting())).unwrap();
-                assert_eq!(back, json, "{from} to {to}");
+                assert_eq!(value(&back), value(&json), "{from} to {to}");
             }
         }
     }
@@ -185,10 +189,7 @@ mod tests {
         let packed = rewrite(&json, Codec::Json, Codec::MsgPack, None).unwrap();
         assert_eq!(packed[0], 0x82);
         let back = rewrite(&packed, Codec::MsgPack, Codec::Json, None).unwrap();
-        assert_eq!(
-            serde_json::from_slice::<Value>(&back).unwrap(),
-            serde_json::from_slice::<Value>(&json).unwrap()
-        );
+        assert_eq!(value(&back), value(&json));
     }
 
     #[test]

@@ -280,12 +280,10 @@ impl Front {
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
         let declared = table.find_called(path);
-        let kind_told = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST).map(
-            |detected| match detected.protocol == Protocol::Connect && !detected.is_streaming {
-                true => Kind::Unary,
-                false => Kind::Bidi,
-            },
-        );
+        let kind_told = match (&self.others, declared) {
+            (Some(_), None) => kind_told(&request),
+            _ => None,
+        };
         let method = declared.or_else(|| dispatch::learn(&self.shared, path, kind_told?));
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
@@ -325,6 +323,13 @@ impl Front {
             Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// What a request of which nobody knows the method tells of its kind; none if it is no call.
+fn kind_told(request: &Request<Incoming>) -> Option<Kind> {
+    let detected = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST)?;
+    let is_whole = detected.protocol == Protocol::Connect && !detected.is_streaming;
+    Some(if is_whole { Kind::Unary } else { Kind::Bidi })
 }
 
 /// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with
