@@ -3,6 +3,7 @@
 
 mod baidu;
 mod erpc;
+mod every_wire;
 mod h2spec;
 mod rpcx;
 mod tools;
@@ -115,6 +116,11 @@ pub(crate) fn h2spec(run: &Run<'_>) -> Outcome {
 /// rpcx in both directions: its Go client to our server, and our client to its Go server.
 pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
+}
+
+/// Every wire at once on one port: our clients, and those of others.
+pub(crate) fn every_wire(run: &Run<'_>) -> Outcome {
+    every_wire::check(run)
 }
 
 /// eRPC in both directions: its Go client to our server, and our client to its Go servers.

@@ -14,10 +14,13 @@ const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
 
 /// Ways to call a service of a `.proto` file, as options of a URL.
-const WAYS: [&str; 6] = [
+const WAYS: [&str; 9] = [
     "wire=baidu_std",
     "wire=baidu_std&codec=json&checksum=crc32c",
     "wire=baidu_std&names=short&compression=snappy",
+    "wire=erpc",
+    "wire=erpc&codec=json&framing=json&names=full",
+    "wire=erpc&framing=proto&filter=gzip",
     "wire=rpcx",
     "wire=rpcx&codec=json&names=short",
     "wire=rpcx&network=http",
@@ -98,6 +101,8 @@ fn what_a_wire_cannot_do_is_named() {
     let watch = ["demo.v1.Greeter/Watch", "-d", r#"{"count": 1}"#];
     for (wire, tip) in [
         ("baidu_std", "or send JSON as it is with --raw unary"),
+        ("erpc", "or send JSON as it is with --raw unary"),
+        ("kiss", "or send JSON as it is with --raw unary"),
         ("rpcx", "or send JSON as it is with --raw unary"),
         ("thrift", "give the .thrift file of the service with --thrift FILE"),
     ] {
@@ -143,7 +148,7 @@ fn requests_go_one_way_and_deadlines_end_calls() {
     // More than a socket takes at once.
     std::fs::write(&file, json!({"text": "a".repeat(3 << 20)}).to_string()).unwrap();
     let large = format!("@{}", file.display());
-    for wire in ["baidu_std", "connect", "grpc", "native", "rpcx"] {
+    for wire in ["baidu_std", "connect", "erpc", "grpc", "native", "rpcx"] {
         let done = call(&notes, &["Notes/Keep", "-d", &large, "--oneway", "--wire", wire]);
         assert_eq!(done.values(), [] as [serde_json::Value; 0], "{wire}");
         assert_eq!(kept.recv_timeout(Duration::from_secs(20)), Ok(3 << 20), "{wire}");
@@ -153,4 +158,28 @@ fn requests_go_one_way_and_deadlines_end_calls() {
     let stream = ["demo.v1.Greeter/Watch", "-d", "{}", "--oneway"];
     let refused = call(&Server::start().address, &stream);
     assert!(refused.stderr.contains("has a stream: --oneway is for one request"), "{}", refused.stderr);
+}
+
+#[test]
+fn functions_of_kiss_rpc_are_called_by_their_numbers() {
+    let (sender, kept) = mpsc::channel();
+    let server = switchboard::Server::new().add(NotesServer::new(Kept(sender)));
+    let notes = serve(server.alias("kiss/7", "Notes/Keep").alias("kiss/8", "Notes/Wait"));
+    let url = format!("{notes}?wire=kiss&function=Notes/Keep:7&function=Notes/Wait:8&snappy=dynamic");
+    let keep = ["Notes/Keep", "-d", r#"{"text": "hi"}"#];
+    for schema in [&[][..], &["--raw", "unary"]] {
+        assert_eq!(call(&url, &[&keep, schema].concat()).values(), [json!("hi")], "{schema:?}");
+        assert_eq!(kept.recv(), Ok(2), "{schema:?}");
+    }
+    assert_eq!(call(&url, &[&keep[..], &["--oneway"]].concat()).stdout, "");
+    assert_eq!(kept.recv_timeout(Duration::from_secs(20)), Ok(2));
+    assert_eq!(call(&url, &["Notes/Wait", "--timeout", "300ms"]).code, 68);
+    for (options, arguments, expected) in [
+        ("wire=kiss", &[][..], "add function=Notes/Keep:NUMBER to the address"),
+        ("wire=kiss&function=Notes/Keep:7", &["-H", "x-a: b"], "kiss-rpc carries no metadata"),
+    ] {
+        let done = call(&format!("{notes}?{options}"), &[&keep, arguments].concat());
+        assert_ne!(done.code, 0, "{options}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{options}: {}", done.stderr);
+    }
 }

@@ -431,14 +431,17 @@ impl Cx {
     }
 
     /// Sends the peer messages that it did not ask for, on the connection of this call and for as long as that lives.
-    /// Only clients of rpcx read any.
+    /// Only clients of rpcx and eRPC read any.
     ///
     /// # Errors
     /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
     pub fn pusher(&self) -> Result<Pusher> {
         let Peer { pusher, wire, .. } = self.peer();
-        let none =
-            || Status::unimplemented(format!("{wire} has no place for what nobody asked for; rpcx has"));
+        let none = || {
+            Status::unimplemented(format!(
+                "{wire} has no place for what nobody asked for; rpcx and erpc have"
+            ))
+        };
         pusher.clone().ok_or_else(none)
     }
 

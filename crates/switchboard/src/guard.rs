@@ -50,6 +50,8 @@ pub(crate) struct Chain {
     /// By index in the service.
     methods: Vec<Method>,
     auth: Arc<[Box<dyn Auth>]>,
+    /// Whether one of them looks at messages.
+    auth_reads: bool,
     /// Whether calls are looked at before they are counted.
     screens: bool,
     /// Where calls wait for a place in the first limit.
@@ -66,6 +68,8 @@ struct Method {
     rates: Vec<Arc<rate::Limit>>,
     /// Those of the server, the service and the method, as far as there are any; the widest first.
     limiters: Vec<Arc<Limiter>>,
+    /// Those of them that let nobody in who will be late.
+    in_time: Vec<Arc<Limiter>>,
 }
 
 /// What became of a call at the guards.
@@ -118,7 +122,7 @@ impl Chain {
         let cx = call.cx();
         let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
-        if self.auth.iter().any(|auth| auth.reads_message()) {
+        if self.auth_reads {
             call.unpack_message()?;
         }
         let learned = (&*method.name == "*").then(|| call.full_name());
@@ -153,6 +157,11 @@ impl Chain {
     {
         for rate in &self.method(call.method()).rates {
             if let Err(status) = rate.take(call) {
+                return Begun::Refused(status);
+            }
+        }
+        for limiter in &self.method(call.method()).in_time {
+            if let Err(status) = limiter.check_time(call.cx().deadline()) {
                 return Begun::Refused(status);
             }
         }

@@ -20,6 +20,10 @@ struct Compression;
 #[doc = include_str!("../../../docs/combining.md")]
 struct Combining;
 
+#[cfg(feature = "http")]
+#[doc = include_str!("../../../docs/configuration.md")]
+struct Configuration;
+
 #[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;

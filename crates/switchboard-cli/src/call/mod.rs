@@ -198,6 +198,9 @@ impl Command<'_> {
         if self.target.wire == Wire::Thrift {
             return self.call_function(output).await;
         }
+        if self.target.wire == Wire::Kiss && !self.args.headers.is_empty() {
+            return Err(Failure::Asked("kiss-rpc carries no metadata: leave -H away".into()));
+        }
         if let Some(kind) = self.args.raw {
             let method = invoke::of_name(&format!("{service}/{name}"), kind)
                 .map_err(|status| Failure::Asked(status.message().to_owned()))?;

@@ -10,11 +10,13 @@ pub(super) enum Wire {
     #[value(name = "baidu_std")]
     BaiduStd,
     Connect,
+    Erpc,
     Grpc,
     GrpcWeb,
     GrpcWebText,
     #[value(name = "jsonrpc")]
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -25,10 +27,12 @@ impl Wire {
         match self {
             Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
+            Wire::Erpc => "erpc",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::GrpcWebText => "grpc-web-text",
             Wire::JsonRpc => "jsonrpc",
+            Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
@@ -37,7 +41,7 @@ impl Wire {
 
     /// Whether a server that speaks it may well speak nothing else: without streams, and without reflection.
     pub(super) fn is_foreign(self) -> bool {
-        matches!(self, Wire::BaiduStd | Wire::Rpcx | Wire::Thrift)
+        matches!(self, Wire::BaiduStd | Wire::Erpc | Wire::Kiss | Wire::Rpcx | Wire::Thrift)
     }
 
     /// Whether it goes over HTTP.
@@ -64,14 +68,20 @@ const OF_THE_CALL: &[&str] = &[
     "codec",
     "compression",
     "deflate",
+    "filter",
     "framed",
+    "framing",
+    "function",
     "get",
+    "heartbeats",
     "http",
     "multiplexed",
     "names",
     "network",
     "path",
+    "prefix",
     "protocol",
+    "snappy",
     "zlib",
 ];
 
@@ -300,6 +310,11 @@ mod tests {
             ("wss://a/x --ca x.pem", "tls://a:443?connections=1&wire=grpc&ca=x.pem"),
             ("http://a/rpc?http=2 --wire jsonrpc", "tcp://a:80?connections=1&wire=grpc"),
             ("a:1?network=http&names=short --wire rpcx", "tcp://a:1?connections=1&wire=grpc"),
+            ("a:1?framing=json&filter=gzip&prefix=v1 --wire erpc", "tcp://a:1?connections=1&wire=grpc"),
+            (
+                "a:1?function=a.B/C:1&snappy=forced&heartbeats=true&wire=kiss",
+                "tcp://a:1?connections=1&wire=grpc",
+            ),
         ] {
             assert_eq!(target(line).unwrap().url(Wire::Grpc), url, "{line}");
         }
@@ -312,7 +327,7 @@ mod tests {
             ("http://a:1/x", "has a path"),
             (
                 "a:1?wire=soap",
-                "expected one of baidu_std, connect, grpc, grpc-web, grpc-web-text, jsonrpc, native, rpcx, thrift",
+                "expected one of baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, jsonrpc, kiss, native, rpcx, thrift",
             ),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),

@@ -71,6 +71,12 @@ pub(super) fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> 
     }
 }
 
+/// The name of a push that has this path here: `/news/flash` for `news/flash`, and `News.Flash` for itself.
+pub(super) fn of_push(path: &str) -> String {
+    let slash = if path.contains('/') && !path.starts_with('/') { "/" } else { "" };
+    format!("{slash}{path}")
+}
+
 /// `AaBb` as `aa_bb` and `ABcXYz` as `abc_xyz`.
 fn snake(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);

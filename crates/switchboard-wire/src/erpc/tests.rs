@@ -4,7 +4,7 @@ use super::{Client, Framing, HEAD_BYTES_MAX, NAME_BYTES_MAX, Names, Server, Sett
 use crate::{
     Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Origin, Outbox, Retry, ServiceInfo,
     Status,
-    wire::{ClientEvent, ClientWire, Encoding, Head, Open, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Encoding, Head, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -311,13 +311,51 @@ fn pushes_are_never_answered_and_answers_are_nobodys() {
     assert!(side.out.is_empty());
 
     let mut side = client(Framing::Raw);
-    let said = [3, 4, 5].map(|kind| raw(&Message { kind, ..call("/news/flash", b"{}") }));
+    let said = [4, 5].map(|kind| raw(&Message { kind, ..call("/news/flash", b"{}") }));
     assert!(side.events(&said.concat()).is_empty() && side.out.is_empty());
     // A server that calls gets an answer, whose number is not taken for one of ours.
     assert!(side.events(&raw(&call("/client/ask", b"{}"))).is_empty());
     let events = client(Framing::Raw).events(&side.out.take_all());
     let [ClientEvent::End { id: 6, end: Err(status) }] = &events[..] else { panic!("{events:?}") };
     assert!(status.code() == Code::Unimplemented && status.message().contains("/client/ask"), "{status}");
+}
+
+#[test]
+fn what_nobody_asked_for_goes_in_every_framing() {
+    let mut metadata = Metadata::new();
+    metadata.insert("k", "a & b").unwrap();
+    for framing in FRAMINGS {
+        let mut side = server(Limits::default());
+        side.open(&written(framing, &call("/page/test", b"{}"), true));
+        for (sequence, path, name, codec, id) in [
+            (1, "news/flash", "/news/flash", Codec::Json, b'j'),
+            (2, "/news/flash", "/news/flash", Codec::Proto, b'p'),
+            (3, "News.Flash", "News.Flash", Codec::MsgPack, 0),
+        ] {
+            let push = Push::new(path, "true").with_metadata(metadata.clone()).with_codec(codec);
+            side.machine.push(&push, &mut side.out);
+            let metadata = Cow::Borrowed(&b"k=a%20%26%20b"[..]);
+            let expected = Message { sequence, kind: 3, codec: id, metadata, ..call(name, b"true") };
+            let sent = side.out.take_all();
+            assert_eq!(sent, written(framing, &expected, false), "{framing} {path}");
+            let events = client(framing).events(&sent);
+            let [ClientEvent::Push(heard)] = &events[..] else { panic!("{events:?}") };
+            let codec = if id == 0 { Codec::Raw } else { codec };
+            let path = path.trim_start_matches('/').to_owned();
+            assert_eq!(**heard, Push { path, ..push }.with_codec(codec), "{framing}");
+        }
+    }
+    let with_query = raw(&Message { kind: 3, ..call("/news/flash?k=b", b"") });
+    let events = client(Framing::Raw).events(&with_query);
+    assert!(matches!(&events[..], [ClientEvent::Push(heard)] if heard.metadata.text("k") == Some("b")));
+    // Over a limit, and nobody waits.
+    let large = format!("k={}", "v".repeat(20_000)).into_bytes();
+    let too_much = Message { kind: 3, metadata: large.into(), ..call("/news/flash", b"") };
+    let body = vec![b' '; (4 << 20) + 1];
+    let too_large = Message { kind: 3, ..call("/news/flash", &body) };
+    for message in [too_much, too_large] {
+        assert!(client(Framing::Raw).events(&raw(&message)).is_empty());
+    }
 }
 
 #[test]

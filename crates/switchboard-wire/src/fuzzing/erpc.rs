@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Code, Codec, Input, Limits, Metadata, Outbox, Status,
     erpc::{Client, Framing, HEAD_BYTES_MAX, Names, Server, Settings},
-    wire::{ClientEvent, ClientWire, Encoding, Open, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Encoding, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -45,6 +45,7 @@ pub fn erpc_input(data: &[u8]) {
             let event = client.recv(input, out)?;
             match &event {
                 Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
+                Some(ClientEvent::Push(push)) => within(&push.metadata, Some(&push.message), &limits),
                 Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), said(Some(item)), &limits),
                 _ => {}
             }
@@ -103,6 +104,13 @@ pub fn erpc_conversation(data: &[u8]) {
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
         let (metadata, message) = (choices.metadata(4), Bytes::from([b"1", choices.bytes(20)].concat()));
+        let pushed = choices.one_in(4).then(|| {
+            let codec = if choices.one_in(2) { Codec::Json } else { Codec::Raw };
+            let push = Push::new("feed/flash", message.clone()).with_metadata(choices.metadata(4));
+            let push = push.with_codec(codec);
+            server.push(&push, &mut answered);
+            push
+        });
         let expected = match choices.byte() % 3 {
             0 => {
                 let code = Code::from_number(1 + u16::from(choices.byte() % 16));
@@ -121,10 +129,11 @@ pub fn erpc_conversation(data: &[u8]) {
             }
         };
         to_client.extend(&answered.take_all());
-        let (mut heard, mut end) = (Metadata::new(), None);
+        let (mut heard, mut end, mut told) = (Metadata::new(), None, None);
         while end.is_none() {
             let event = client.recv(&mut to_client, &mut sent).expect("a server of ours").expect("an answer");
             match event {
+                ClientEvent::Push(push) => told = Some(*push),
                 ClientEvent::Head { id: of, metadata } if of == id => heard = metadata,
                 ClientEvent::Reply { id: of, item, compressed: false } if of == id => end = Some(Ok(item)),
                 ClientEvent::End { id: of, end: Err(status) } if of == id => {
@@ -135,7 +144,7 @@ pub fn erpc_conversation(data: &[u8]) {
                 event => panic!("{event:?}"),
             }
         }
-        assert_eq!((end, heard), (Some(expected), metadata));
+        assert_eq!((end, heard, told), (Some(expected), metadata, pushed));
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
     places::Places,
-    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, PushRoom, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{str, sync::Arc};
@@ -359,14 +359,14 @@ impl ServerWire for Server {
         self.refusing = true;
     }
 
-    fn pushes(&self) -> bool {
-        true
+    fn pushes(&self) -> Option<PushRoom> {
+        Some(PushRoom { path: super::NAME_BYTES_MAX, metadata: u32::MAX as usize })
     }
 
     /// Looks as a one-way call of the server's does; its numbers are of its own.
     fn push(&mut self, push: &Push, out: &mut Outbox) {
         self.pushed += 1;
-        let (bits, codec) = (bit::ONEWAY, frame::codec::RAW << 4);
+        let (bits, codec) = (bit::ONEWAY, frame::codec_number(push.codec).unwrap_or(frame::codec::RAW) << 4);
         let header = Header { version: 0, bits, codec, sequence: self.pushed };
         let (path, method) = push.names();
         let mut block = Block::default();

@@ -25,9 +25,12 @@ mod spread;
 mod stats;
 mod streams;
 mod tries;
+mod working;
 
 pub(super) use budget::Budget;
-pub(super) use calls::{ATTEMPT, First, unary};
+#[cfg(feature = "http")]
+pub(super) use calls::ATTEMPT;
+pub(super) use calls::{First, unary};
 pub(super) use explain::Trail;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::Ticket;
@@ -95,6 +98,8 @@ pub(super) enum Found {
     Chosen(Ticket),
     /// Nobody is connected.
     Nobody,
+    /// It is not to be sent.
+    Refused(Status),
 }
 
 impl Fleet {
@@ -167,6 +172,9 @@ impl Fleet {
     /// Chooses an endpoint for a call that is sent now.
     #[inline]
     pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Found {
+        if let Err(status) = self.shared.spare(begin.method.path) {
+            return Found::Refused(status);
+        }
         let Some(ticket) = self.shared.choose(begin, request, &[]) else { return Found::Nobody };
         if !self.shared.policy.hedges()
             && let Way::Remote(pool) = &*ticket.member().link.channel.0

@@ -267,8 +267,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Puts what servers send without having been asked into `pushes`; it is dropped otherwise. Only servers of rpcx,
-    /// and ours to its clients, send any: for other wires this is an error of [`connect`](Self::connect).
+    /// Puts what servers send without having been asked into `pushes`; it is dropped otherwise. Only servers of rpcx
+    /// and eRPC, and ours to their clients, send any: for other wires this is an error of [`connect`](Self::connect).
     pub fn pushes(mut self, pushes: &Pushes) -> ChannelBuilder {
         self.options.pushes = Some(pushes.clone());
         self
@@ -346,7 +346,7 @@ impl ChannelBuilder {
         }
         let hears_pushes = self.options.foreign.as_ref().is_some_and(|foreign| foreign.hears_pushes());
         if self.options.pushes.is_some() && !hears_pushes {
-            let text = format!("the wire of {url:?} has no place for pushes; wire=rpcx has");
+            let text = format!("the wire of {url:?} has no place for pushes; wire=rpcx and wire=erpc have");
             return Err(Status::invalid_argument(text));
         }
         #[cfg(feature = "tls")]

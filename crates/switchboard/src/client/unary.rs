@@ -287,6 +287,7 @@ impl Raw {
             }
             let first = match fleet.find(&self.begin, request) {
                 Found::Nobody => First::Nothing,
+                Found::Refused(status) => return Err(status),
                 Found::Chosen(ticket) => First::Chosen(ticket),
                 Found::Ready(ticket, connection) => {
                     let sent = if self.begin.compression == Compression::None {

@@ -148,7 +148,11 @@ impl Guards {
         let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
             let limiter = Arc::new(Limiter::new(what, concurrency));
             for id in ids {
-                methods[usize::from(id.0)].limiters.push(limiter.clone());
+                let method = &mut methods[usize::from(id.0)];
+                method.limiters.push(limiter.clone());
+                if concurrency.is_in_time() {
+                    method.in_time.push(limiter.clone());
+                }
             }
             guarding.limiters.push(limiter);
         };
@@ -174,7 +178,8 @@ impl Guards {
             // Answers are kept as the layers of the application made them.
             let mut layers = keepers.next().unwrap_or_default();
             layers.extend(self.layers.iter().cloned());
-            Arc::new(Chain { methods, auth: auth.clone(), screens, queue: queue.clone(), layers })
+            let auth_reads = auth.iter().any(|auth| auth.reads_message());
+            Arc::new(Chain { methods, auth: auth.clone(), auth_reads, screens, queue: queue.clone(), layers })
         };
         let counts = table.services().iter().map(|service| service.methods.len());
         guarding.chains = counts.chain(table.takes_others().then_some(1)).map(chain).collect();
