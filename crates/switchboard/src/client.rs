@@ -18,6 +18,7 @@ mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
+pub(crate) use layered::Tells;
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};

@@ -121,13 +121,13 @@ impl Target {
             let (asked, flag) = (asked.name(), flag.name());
             return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
         }
-        let usual = match args.thrift.is_empty() {
+        let usual = match args.schema.thrift.is_empty() {
             false => Wire::Thrift,
             true if is_websocket(&address) => Wire::Native,
             true => Wire::Grpc,
         };
         let wire = args.wire.or(wire).unwrap_or(usual);
-        if wire != Wire::Thrift && !args.thrift.is_empty() {
+        if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
         match path {

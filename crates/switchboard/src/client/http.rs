@@ -38,7 +38,7 @@ mod upload;
 
 pub(super) use settings::{Dialect, Settings};
 
-use super::{Begin, Way, calls, options::Options, pool::Pool};
+use super::{Begin, Tells, Way, calls, options::Options, pool::Pool};
 use crate::{Code, Codec, Origin, Result, Retry, Status, net::Address, stream::Queue};
 use bytes::Bytes;
 use head::Outgoing;
@@ -102,6 +102,10 @@ impl Http {
     /// How calls of this method are compressed.
     pub(super) fn compression(&self, method: &str) -> crate::Compression {
         self.pool.compression(method)
+    }
+
+    pub(super) fn tells(&self) -> Tells {
+        self.pool.options().tells()
     }
 
     /// How messages are written where generated code would write them as `preferred`.

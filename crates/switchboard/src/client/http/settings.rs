@@ -176,11 +176,13 @@ impl Settings {
             _ => {}
         }
         match (self.codec, preferred) {
-            // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
-            (_, Codec::Postcard | Codec::Thrift) => Codec::Json,
+            // What nobody on HTTP reads.
+            (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct) => Codec::Json,
             // Which gRPC alone has a name for.
             (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
+            // It has no name for bytes of which nobody says what they are.
+            (None, Codec::Raw) => Codec::Proto,
             (None, preferred) => preferred,
         }
     }
@@ -278,6 +280,7 @@ mod tests {
         let mut settings = Settings::default();
         assert_eq!(settings.codec(Codec::Proto), Codec::Proto);
         assert_eq!(settings.codec(Codec::Postcard), Codec::Json);
+        assert_eq!(settings.codec(Codec::MsgPack), Codec::Json);
         settings.set("codec", "json").unwrap();
         assert_eq!(settings.codec(Codec::Proto), Codec::Json);
     }
