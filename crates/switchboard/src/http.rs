@@ -44,6 +44,7 @@ pub(crate) mod deflate;
 mod dispatch;
 mod envelopes;
 mod health;
+mod holding;
 mod jsonrpc;
 mod pages;
 mod refusal;
