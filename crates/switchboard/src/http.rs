@@ -45,6 +45,7 @@ mod dispatch;
 mod envelopes;
 mod flatbuffers;
 mod health;
+mod holding;
 mod jsonrpc;
 mod pages;
 mod pings;

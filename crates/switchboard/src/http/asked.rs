@@ -5,6 +5,7 @@
 
 use super::{
     envelopes::Envelopes,
+    holding::Coming,
     text::{Text, Unreadable, decode},
 };
 use bytes::{Bytes, BytesMut};
@@ -27,6 +28,8 @@ pub(super) struct Asked {
     silence: Option<Silence>,
     /// Of bodies that have them.
     envelopes: Option<Envelopes>,
+    /// What of it is counted.
+    coming: Option<Coming>,
 }
 
 /// How long nothing may come of a body, and the timer for it once nothing comes.
@@ -39,12 +42,18 @@ impl Asked {
     /// A body that is given up after `silence`, where that is given.
     pub(super) fn new(body: Incoming, text: Text, silence: Option<Duration>) -> Asked {
         let silence = silence.map(|limit| Silence { limit, timer: None });
-        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None }
+        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None, coming: None }
     }
 
     /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests.
     pub(super) fn checked(mut self, envelopes: Option<Envelopes>) -> Asked {
         self.envelopes = envelopes;
+        self
+    }
+
+    /// The body, which waits for room before it begins and is counted as it comes.
+    pub(super) fn counted(mut self, coming: Coming) -> Asked {
+        self.coming = Some(coming);
         self
     }
 
@@ -116,6 +125,9 @@ impl Body for Asked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        if let Some(coming) = &mut self.coming {
+            ready!(coming.poll_begin(cx));
+        }
         let frame = ready!(self.poll_decoded(cx));
         if let (Some(Ok(frame)), Some(envelopes)) = (&frame, &mut self.envelopes)
             && let Some(data) = frame.data_ref()
@@ -123,6 +135,13 @@ impl Body for Asked {
         {
             let text = format!("a message has the flag {flag}: 0 and 1 are known");
             return Poll::Ready(Some(Err(Failed(text.into()))));
+        }
+        let this = &mut *self;
+        if let (Some(Ok(frame)), Some(coming)) = (&frame, &mut this.coming)
+            && let Some(data) = frame.data_ref()
+            && !coming.came(data.len(), this.envelopes.as_ref().is_some_and(Envelopes::is_whole))
+        {
+            return Poll::Ready(Some(Err(Failed("no room for the rest of a large request".into()))));
         }
         // Connect has another status for this, which `connectrpc` gives.
         if frame.is_none()

@@ -2,6 +2,7 @@
 //! was refused for its size, and in base64 where the caller wants that.
 
 use super::{
+    holding::{Holding, Weight},
     reword::{GRPC_STATUS_DETAILS, reword, reword_frame},
     text,
     trailers::{Late, Trailers},
@@ -17,6 +18,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
+use tokio::time::Sleep;
 
 pub(super) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -32,6 +34,12 @@ pub(super) struct Reply {
     /// Nothing was sent yet. Only what is sent first can be a refusal by `connectrpc`.
     is_first: bool,
     is_text: bool,
+    /// Where its pieces are counted.
+    holding: Option<Arc<Holding>>,
+    /// The only message of gRPC, taken out to be counted: it is held here until its peer has room.
+    early: Option<(Frame<Bytes>, Weight)>,
+    /// Until there may be room again.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Who makes the frames.
@@ -43,14 +51,12 @@ enum Source {
 impl Reply {
     /// A body of these bytes.
     pub(super) fn whole(body: Bytes) -> Reply {
-        let body = Source::Connect(ConnectRpcBody::Full(Full::new(body)));
-        Reply { body, trailers: None, late: None, held: None, is_first: false, is_text: false }
+        Reply::from(Source::Connect(ConnectRpcBody::Full(Full::new(body))))
     }
 
     /// A body that brings its trailers itself.
     pub(super) fn own(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Reply {
-        let body = Source::Own(Box::pin(body));
-        Reply { body, trailers: None, late: None, held: None, is_first: false, is_text: false }
+        Reply::from(Source::Own(Box::pin(body)))
     }
 
     /// A response; streams come with the cell for their trailers. With `is_text` the body will be base64.
@@ -62,10 +68,28 @@ impl Reply {
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             reword_whole(response.body_mut());
         }
-        response.map(|body| {
-            let body = Source::Connect(body);
-            Reply { body, trailers, late: None, held: None, is_first: true, is_text }
-        })
+        response.map(|body| Reply { trailers, is_first: true, is_text, ..Reply::from(Source::Connect(body)) })
+    }
+
+    /// Counts its pieces from now on.
+    pub(super) fn count_for(&mut self, holding: &Arc<Holding>) {
+        match &mut self.body {
+            Source::Connect(ConnectRpcBody::Full(full)) => {
+                if let Some(data) = taken(full) {
+                    *full = holding.counted(data).into();
+                }
+            }
+            Source::Connect(ConnectRpcBody::GrpcUnary(body)) => {
+                let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(Some(Ok(frame))) = frame {
+                    let mut weight = holding.weight();
+                    weight.set(frame.data_ref().map_or(0, Bytes::len));
+                    self.early = Some((frame, weight));
+                }
+            }
+            _ => {}
+        }
+        self.holding = Some(holding.clone());
     }
 
     /// Puts the trailers where the dialect has them.
@@ -87,11 +111,31 @@ impl Reply {
 /// A body that is one piece, before its size is told.
 fn reword_whole(body: &mut ConnectRpcBody) {
     let ConnectRpcBody::Full(full) = body else { return };
-    let frame = Pin::new(&mut *full).poll_frame(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(Some(Ok(frame))) = frame
-        && let Ok(data) = frame.into_data()
-    {
+    if let Some(data) = taken(full) {
         *full = reword(&data).map_or(data, Bytes::from).into();
+    }
+}
+
+/// What is in it, if anything is.
+fn taken(full: &mut Full<Bytes>) -> Option<Bytes> {
+    let frame = Pin::new(full).poll_frame(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Some(Ok(frame))) = frame else { return None };
+    frame.into_data().ok()
+}
+
+impl From<Source> for Reply {
+    fn from(body: Source) -> Reply {
+        Reply {
+            body,
+            trailers: None,
+            late: None,
+            held: None,
+            is_first: false,
+            is_text: false,
+            holding: None,
+            early: None,
+            timer: None,
+        }
     }
 }
 
@@ -132,17 +176,17 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
-        if let Source::Own(body) = &mut this.body {
-            return body.as_mut().poll_frame(cx);
+        // What is whole is held already, and has to go for there to be room.
+        let is_whole = matches!(this.body, Source::Connect(ConnectRpcBody::Full(_)));
+        let streams = matches!(this.body, Source::Own(_) | Source::Connect(ConnectRpcBody::Streaming(_)));
+        if let Some(holding) = this.holding.as_ref().filter(|_| streams) {
+            ready!(holding.poll_room(cx, &mut this.timer));
         }
-        let Some(Ok(mut frame)) = ready!(this.poll_complete(cx)) else { return Poll::Ready(None) };
-        if std::mem::take(&mut this.is_first) {
-            frame = reword_first(frame);
-        }
-        if this.is_text {
-            frame = frame.map_data(|data| text::encode(&data));
-        }
-        Poll::Ready(Some(Ok(frame)))
+        let Some(frame) = ready!(this.poll_piece(cx)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(Ok(match this.holding.as_ref().filter(|_| !is_whole || this.is_text) {
+            Some(holding) => frame.map_data(|data| holding.counted(data)),
+            None => frame,
+        })))
     }
 
     /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
@@ -162,12 +206,31 @@ impl Body for Reply {
 }
 
 impl Reply {
+    /// The next frame as it goes out.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        if let Source::Own(body) = &mut self.body {
+            return body.as_mut().poll_frame(cx).map(|frame| frame.map(|Ok(frame)| frame));
+        }
+        let Some(Ok(mut frame)) = ready!(self.poll_complete(cx)) else { return Poll::Ready(None) };
+        if std::mem::take(&mut self.is_first) {
+            frame = reword_first(frame);
+        }
+        if self.is_text {
+            frame = frame.map_data(|data| text::encode(&data));
+        }
+        Poll::Ready(Some(frame))
+    }
+
     /// The next frame, with the trailers in the last one.
     fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self;
         let Source::Connect(body) = &mut this.body else { return Poll::Ready(None) };
         loop {
-            let frame = match Pin::new(&mut *body).poll_frame(cx) {
+            let polled = match this.early.take() {
+                Some((frame, _)) => Poll::Ready(Some(Ok(frame))),
+                None => Pin::new(&mut *body).poll_frame(cx),
+            };
+            let frame = match polled {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(None) => {
                     let held = this.held.take();

@@ -8,6 +8,7 @@ use super::{
     dispatch::Dispatch,
     envelopes::Envelopes,
     flatbuffers,
+    holding::Holding,
     jsonrpc::{self, JsonRpc},
     pings::Pings,
     refusal, rest,
@@ -66,7 +67,8 @@ pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let front = Front::new(&peer, shared.clone(), &settings, shard);
+    let holding = Holding::new(shared.clone(), wakes.clone());
+    let front = Front::new(&peer, shared.clone(), &settings, shard, holding);
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
@@ -168,6 +170,7 @@ struct Front {
     metadata: MetadataLimits,
     /// For how long nothing may come of a body on HTTP/1.1.
     silence_max: Duration,
+    holding: Arc<Holding>,
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -180,10 +183,10 @@ pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
 }
 
 impl Front {
-    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
+    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize, holding: Arc<Holding>) -> Front {
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let standard = Standard::of(&shared).clone();
-        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard));
+        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard, holding.clone()));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
         let connect = ConnectRpcService::from_arc(dispatch)
             .with_compression(standard.compression())
@@ -199,6 +202,7 @@ impl Front {
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
+            holding,
             shared,
         }
     }
@@ -207,13 +211,30 @@ impl Front {
 impl hyper::service::Service<Request<Incoming>> for Front {
     type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = Counted;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        match &self.shared.cors {
+    fn call(&self, request: Request<Incoming>) -> Counted {
+        let answer = match &self.shared.cors {
             None => self.answer(request),
             Some(cors) => cors.around(request, |request| self.answer(request)),
-        }
+        };
+        Counted { answer, holding: self.holding.clone() }
+    }
+}
+
+/// An answer whose body counts as held until it is sent.
+struct Counted {
+    answer: Answer,
+    holding: Arc<Holding>,
+}
+
+impl Future for Counted {
+    type Output = Result<Response<Reply>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(mut response) = ready!(self.answer.as_mut().poll(cx));
+        response.body_mut().count_for(&self.holding);
+        Poll::Ready(Ok(response))
     }
 }
 
@@ -275,12 +296,22 @@ impl Front {
         }
         let envelopes = Envelopes::of(request.headers());
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes));
+        let uploads = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ClientStream)
+        });
+        let (holding, number) = (self.holding.clone(), self.holding.number());
+        let coming = Coming::new(&holding, number, uploads);
+        let sent_as = request.headers().get(CONTENT_TYPE).cloned();
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes).counted(coming));
         let service = if is_grpc { &self.grpc } else { &self.connect };
         let is_get = asked.method() == Method::GET;
         let answer = service.clone().call(asked);
         Box::pin(async move {
             let Ok(mut response) = answer.await;
+            if let Some(status) = holding.was_cut(number) {
+                let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
+                response = refusal::answer(&status, None, &headers);
+            }
             if is_get {
                 // Caches keep what is asked with GET, and other callers may not read the coding of this one.
                 response.headers_mut().append(VARY, ACCEPT_ENCODING.into());

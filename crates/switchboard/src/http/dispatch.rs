@@ -5,6 +5,7 @@ use super::{
     connection::message_limits,
     convert::{self, MetadataLimits},
     flatbuffers::FlatBuffers,
+    holding::Holding,
     replies::Replies,
     requests::Requests,
     ticket::Ticket,
@@ -34,6 +35,7 @@ pub(super) struct Dispatch {
     shared: Arc<Shared>,
     standard: Arc<Standard>,
     shard: usize,
+    holding: Arc<Holding>,
     metadata: MetadataLimits,
     message_bytes_max: u32,
     grpc: Arc<Peer>,
@@ -55,12 +57,19 @@ struct Begun {
 }
 
 impl Dispatch {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
+    pub(super) fn new(
+        peer: &Peer,
+        shared: Arc<Shared>,
+        limits: &Limits,
+        shard: usize,
+        holding: Arc<Holding>,
+    ) -> Dispatch {
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
             shard,
+            holding,
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
             grpc: speaks("grpc"),
@@ -77,6 +86,7 @@ impl Dispatch {
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
         let mut ticket = Ticket::new(&self.shared, self.shard, method, context.deadline(), peer)?;
+        ticket.count_for(&self.holding);
         let deadline = ticket.deadline();
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
@@ -124,6 +134,7 @@ impl Dispatch {
         let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
         if let RequestBody::One(message) = &body {
             ticket.received(message.len());
+            ticket.holds(message.len());
         }
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
@@ -224,6 +235,10 @@ impl Answered {
                 "the handler answered with a stream where one message belongs",
             )));
         };
+        if let Some(status) = self.ticket.drops(message.len()) {
+            self.ticket.end(status.code());
+            return Err(refusal(&status));
+        }
         self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());

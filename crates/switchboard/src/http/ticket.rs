@@ -1,6 +1,9 @@
 //! What is counted of a call while it runs and when it ends, however it ends.
 
-use super::dispatch::late;
+use super::{
+    dispatch::late,
+    holding::{Holding, Weight},
+};
 use crate::{
     Code, Peer, Result, Retry, Status,
     access::Entry,
@@ -35,6 +38,8 @@ pub(super) struct Ticket {
     /// Where it is listed as one that waits.
     place: Option<usize>,
     ended: bool,
+    /// What its connection holds of it.
+    weight: Option<Weight>,
     /// Wakes the call at a deadline that its caller did not set.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -71,6 +76,7 @@ impl Ticket {
             sent: 0,
             place: None,
             ended: false,
+            weight: None,
             alarm,
         };
         let refused = if deadline.is_some_and(|deadline| deadline <= began) {
@@ -142,6 +148,23 @@ impl Ticket {
     /// Whether the deadline has passed.
     fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= crate::clock::now())
+    }
+
+    /// What is held for the call counts for this connection.
+    pub(super) fn count_for(&mut self, holding: &Arc<Holding>) {
+        self.weight = Some(holding.weight());
+    }
+
+    /// So many bytes of the request are held.
+    pub(super) fn holds(&mut self, bytes: usize) {
+        if let Some(weight) = &mut self.weight {
+            weight.set(bytes);
+        }
+    }
+
+    /// Why there is no room for a reply of this length, if there is none.
+    pub(super) fn drops(&self, bytes: usize) -> Option<Status> {
+        self.weight.as_ref().and_then(|weight| weight.drops(self.method, bytes))
     }
 
     /// A message of the request is here.
