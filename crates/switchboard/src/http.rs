@@ -49,6 +49,7 @@ mod holding;
 mod jsonrpc;
 mod pages;
 mod pings;
+mod received;
 mod refusal;
 mod replies;
 mod requests;

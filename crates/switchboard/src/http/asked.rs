@@ -5,12 +5,11 @@
 
 use super::{
     envelopes::Envelopes,
-    holding::Coming,
+    received::Received,
     text::{Text, Unreadable, decode},
 };
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::{
     error::Error,
     future::Future,
@@ -22,14 +21,14 @@ use tokio::time::Sleep;
 
 /// The body of a request, decoded if it is text.
 pub(super) struct Asked {
-    body: Incoming,
+    body: Received,
     /// Characters of a group that is not complete; none if the body is no text.
     rest: Option<BytesMut>,
     silence: Option<Silence>,
     /// Of bodies that have them.
     envelopes: Option<Envelopes>,
-    /// What of it is counted.
-    coming: Option<Coming>,
+    /// Its messages go on one by one.
+    streams: bool,
 }
 
 /// How long nothing may come of a body, and the timer for it once nothing comes.
@@ -40,25 +39,22 @@ struct Silence {
 
 impl Asked {
     /// A body that is given up after `silence`, where that is given.
-    pub(super) fn new(body: Incoming, text: Text, silence: Option<Duration>) -> Asked {
+    pub(super) fn new(body: Received, text: Text, silence: Option<Duration>) -> Asked {
         let silence = silence.map(|limit| Silence { limit, timer: None });
-        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None, coming: None }
+        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None, streams: false }
     }
 
-    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests.
-    pub(super) fn checked(mut self, envelopes: Option<Envelopes>) -> Asked {
-        self.envelopes = envelopes;
-        self
-    }
-
-    /// The body, which waits for room before it begins and is counted as it comes.
-    pub(super) fn counted(mut self, coming: Coming) -> Asked {
-        self.coming = Some(coming);
+    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests; if it `streams`,
+    /// they go on one by one.
+    pub(super) fn checked(mut self, envelopes: Option<Envelopes>, streams: bool) -> Asked {
+        (self.envelopes, self.streams) = (envelopes, streams);
         self
     }
 
     /// The next frame as it came.
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        // To wait for room is no silence of the peer.
+        ready!(self.body.poll_begin(cx));
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let Some(silence) = &mut self.silence else {
             return polled.map_err(|error| Failed(error.into()));
@@ -125,9 +121,6 @@ impl Body for Asked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
-        if let Some(coming) = &mut self.coming {
-            ready!(coming.poll_begin(cx));
-        }
         let frame = ready!(self.poll_decoded(cx));
         if let (Some(Ok(frame)), Some(envelopes)) = (&frame, &mut self.envelopes)
             && let Some(data) = frame.data_ref()
@@ -136,12 +129,8 @@ impl Body for Asked {
             let text = format!("a message has the flag {flag}: 0 and 1 are known");
             return Poll::Ready(Some(Err(Failed(text.into()))));
         }
-        let this = &mut *self;
-        if let (Some(Ok(frame)), Some(coming)) = (&frame, &mut this.coming)
-            && let Some(data) = frame.data_ref()
-            && !coming.came(data.len(), this.envelopes.as_ref().is_some_and(Envelopes::is_whole))
-        {
-            return Poll::Ready(Some(Err(Failed("no room for the rest of a large request".into()))));
+        if self.streams && self.envelopes.as_ref().is_some_and(Envelopes::is_whole) {
+            self.body.keeps(0);
         }
         // Connect has another status for this, which `connectrpc` gives.
         if frame.is_none()

@@ -2,7 +2,8 @@
 //! was refused for its size, and in base64 where the caller wants that.
 
 use super::{
-    holding::{Holding, Weight},
+    connection::ENVELOPE,
+    holding::{CHANGE, Holding, Pause},
     reword::{GRPC_STATUS_DETAILS, reword, reword_frame},
     text,
     trailers::{Late, Trailers},
@@ -18,7 +19,6 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
-use tokio::time::Sleep;
 
 pub(super) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -36,10 +36,11 @@ pub(super) struct Reply {
     is_text: bool,
     /// Where its pieces are counted.
     holding: Option<Arc<Holding>>,
-    /// The only message of gRPC, taken out to be counted: it is held here until its peer has room.
-    early: Option<(Frame<Bytes>, Weight)>,
-    /// Until there may be room again.
-    timer: Option<Pin<Box<Sleep>>>,
+    /// Bytes of pieces before the next one that is counted.
+    uncounted: usize,
+    /// The message whose envelope went before.
+    message: Option<Frame<Bytes>>,
+    pause: Pause,
 }
 
 /// Who makes the frames.
@@ -72,24 +73,15 @@ impl Reply {
     }
 
     /// Counts its pieces from now on.
-    pub(super) fn count_for(&mut self, holding: &Arc<Holding>) {
-        match &mut self.body {
-            Source::Connect(ConnectRpcBody::Full(full)) => {
-                if let Some(data) = taken(full) {
-                    *full = holding.counted(data).into();
-                }
-            }
-            Source::Connect(ConnectRpcBody::GrpcUnary(body)) => {
-                let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
-                if let Poll::Ready(Some(Ok(frame))) = frame {
-                    let mut weight = holding.weight();
-                    weight.set(frame.data_ref().map_or(0, Bytes::len));
-                    self.early = Some((frame, weight));
-                }
-            }
-            _ => {}
+    pub(super) fn count_for(&mut self, holding: Arc<Holding>) {
+        // hyper may let what is whole wait behind other replies.
+        if let Source::Connect(ConnectRpcBody::Full(full)) = &mut self.body
+            && full.size_hint().lower() >= CHANGE as u64
+            && let Some(data) = taken(full)
+        {
+            *full = holding.counted(data, 0).into();
         }
-        self.holding = Some(holding.clone());
+        self.holding = Some(holding);
     }
 
     /// Puts the trailers where the dialect has them.
@@ -133,8 +125,9 @@ impl From<Source> for Reply {
             is_first: false,
             is_text: false,
             holding: None,
-            early: None,
-            timer: None,
+            uncounted: 0,
+            message: None,
+            pause: None,
         }
     }
 }
@@ -176,17 +169,23 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
-        // What is whole is held already, and has to go for there to be room.
-        let is_whole = matches!(this.body, Source::Connect(ConnectRpcBody::Full(_)));
+        if let Some(message) = this.message.take() {
+            return Poll::Ready(Some(Ok(message)));
+        }
         let streams = matches!(this.body, Source::Own(_) | Source::Connect(ConnectRpcBody::Streaming(_)));
-        if let Some(holding) = this.holding.as_ref().filter(|_| streams) {
-            ready!(holding.poll_room(cx, &mut this.timer));
+        if streams && let Some(holding) = &this.holding {
+            ready!(holding.poll_reply(cx, &mut this.pause));
         }
         let Some(frame) = ready!(this.poll_piece(cx)) else { return Poll::Ready(None) };
-        Poll::Ready(Some(Ok(match this.holding.as_ref().filter(|_| !is_whole || this.is_text) {
-            Some(holding) => frame.map_data(|data| holding.counted(data)),
-            None => frame,
-        })))
+        // hyper holds a piece until its peer has room, and takes no second one. A large message comes behind its
+        // envelope and is there as well: it is counted now.
+        let envelope = if this.is_text { ENVELOPE.next_multiple_of(3) / 3 * 4 } else { ENVELOPE };
+        if frame.data_ref().is_some_and(|data| data.len() == envelope)
+            && let Poll::Ready(message) = this.poll_piece(cx)
+        {
+            this.message = message.map(|message| message.map_data(|data| this.counted(data)));
+        }
+        Poll::Ready(Some(Ok(frame.map_data(|data| this.counted(data)))))
     }
 
     /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
@@ -206,6 +205,17 @@ impl Body for Reply {
 }
 
 impl Reply {
+    /// A piece, counted from now on; small ones count with the next one that is counted.
+    fn counted(&mut self, data: Bytes) -> Bytes {
+        let is_counted = !self.is_text && matches!(self.body, Source::Connect(ConnectRpcBody::Full(_)));
+        let Some(holding) = self.holding.as_ref().filter(|_| !is_counted) else { return data };
+        if self.uncounted + data.len() < CHANGE {
+            self.uncounted += data.len();
+            return data;
+        }
+        holding.counted(data, std::mem::take(&mut self.uncounted))
+    }
+
     /// The next frame as it goes out.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         if let Source::Own(body) = &mut self.body {
@@ -226,11 +236,7 @@ impl Reply {
         let this = self;
         let Source::Connect(body) = &mut this.body else { return Poll::Ready(None) };
         loop {
-            let polled = match this.early.take() {
-                Some((frame, _)) => Poll::Ready(Some(Ok(frame))),
-                None => Pin::new(&mut *body).poll_frame(cx),
-            };
-            let frame = match polled {
+            let frame = match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(None) => {
                     let held = this.held.take();

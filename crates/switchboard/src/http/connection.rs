@@ -8,9 +8,10 @@ use super::{
     dispatch::Dispatch,
     envelopes::Envelopes,
     flatbuffers,
-    holding::Holding,
+    holding::{Holding, Pause},
     jsonrpc::{self, JsonRpc},
     pings::Pings,
+    received::Received,
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
@@ -67,13 +68,14 @@ pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let holding = Holding::new(shared.clone(), wakes.clone());
-    let front = Front::new(&peer, shared.clone(), &settings, shard, holding);
+    let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
+    let holding = Holding::new(shared.clone(), wakes.clone(), unread_max);
+    let front = Front::new(&peer, holding.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
-    let pings = if is_http2 { Pings::new(settings.ping_interval_min()) } else { None };
-    let io = TokioIo::new(Prefixed { first, io, counts, pings });
+    let pings = is_http2.then(|| Pings::new(settings.ping_interval_min()));
+    let io = TokioIo::new(Prefixed { first, io, counts, pings, holding, pause: None });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
@@ -96,14 +98,18 @@ pub(crate) async fn serve(accepted: Accepted) {
 
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    let head = limits.get(Limit::MetadataBytesMax) as usize;
     builder
         .timer(TokioTimer::new())
         // hyper counts the wait for the next request as part of reading its head.
         .header_read_timeout(limits.idle_timeout())
-        .max_header_size(head)
-        .max_buf_size(head.max(BUFFER_LEAST) + READ_BUFFER);
+        .max_header_size(limits.get(Limit::MetadataBytesMax) as usize)
+        .max_buf_size(http1_buffer(limits));
     builder
+}
+
+/// The most that hyper reads ahead on HTTP/1.1.
+fn http1_buffer(limits: &Limits) -> usize {
+    (limits.get(Limit::MetadataBytesMax) as usize).max(BUFFER_LEAST) + READ_BUFFER
 }
 
 fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
@@ -183,10 +189,11 @@ pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
 }
 
 impl Front {
-    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize, holding: Arc<Holding>) -> Front {
+    fn new(peer: &Peer, holding: Arc<Holding>, limits: &Limits, shard: usize) -> Front {
+        let shared = holding.shared().clone();
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let standard = Standard::of(&shared).clone();
-        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard, holding.clone()));
+        let dispatch = Arc::new(Dispatch::new(peer, &holding, limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
         let connect = ConnectRpcService::from_arc(dispatch)
             .with_compression(standard.compression())
@@ -196,9 +203,9 @@ impl Front {
             grpc: connect.clone().with_compression(standard.grpc_compression()),
             connect,
             rest,
-            jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
-            rpcx: Gateway::new(peer, shared.clone(), limits, shard),
-            thrift: Thrift::new(peer, shared.clone(), limits, shard),
+            jsonrpc: JsonRpc::new(peer, &holding, limits, shard),
+            rpcx: Gateway::new(peer, &holding, limits, shard),
+            thrift: Thrift::new(peer, &holding, limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
@@ -214,18 +221,20 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     type Future = Counted;
 
     fn call(&self, request: Request<Incoming>) -> Counted {
+        let request = request.map(|body| Received::new(body, &self.holding));
         let answer = match &self.shared.cors {
             None => self.answer(request),
             Some(cors) => cors.around(request, |request| self.answer(request)),
         };
-        Counted { answer, holding: self.holding.clone() }
+        Counted { answer, holding: Some(self.holding.clone()) }
     }
 }
 
 /// An answer whose body counts as held until it is sent.
 struct Counted {
     answer: Answer,
-    holding: Arc<Holding>,
+    /// Until it is ready.
+    holding: Option<Arc<Holding>>,
 }
 
 impl Future for Counted {
@@ -233,13 +242,15 @@ impl Future for Counted {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Ok(mut response) = ready!(self.answer.as_mut().poll(cx));
-        response.body_mut().count_for(&self.holding);
+        if let Some(holding) = self.holding.take() {
+            response.body_mut().count_for(holding);
+        }
         Poll::Ready(Ok(response))
     }
 }
 
 impl Front {
-    fn answer(&self, mut request: Request<Incoming>) -> Answer {
+    fn answer(&self, mut request: Request<Received>) -> Answer {
         if websocket::is_upgrade(&request) {
             let answer = self.upgrades.answer(request, &self.shared.websockets, &self.metadata);
             return Box::pin(std::future::ready(Ok(answer)));
@@ -299,10 +310,9 @@ impl Front {
         let uploads = method.is_some_and(|method| {
             matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ClientStream)
         });
-        let (holding, number) = (self.holding.clone(), self.holding.number());
-        let coming = Coming::new(&holding, number, uploads);
+        let (number, holding) = (request.body().number(), self.holding.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes).counted(coming));
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));
         let service = if is_grpc { &self.grpc } else { &self.connect };
         let is_get = asked.method() == Method::GET;
         let answer = service.clone().call(asked);
@@ -385,6 +395,9 @@ pub(super) struct Prefixed {
     counts: (Arc<Shared>, usize, Carrier),
     /// Of HTTP/2.
     pings: Option<Box<Pings>>,
+    holding: Arc<Holding>,
+    /// While it is not read for want of room.
+    pause: Pause,
 }
 
 impl Prefixed {
@@ -399,9 +412,12 @@ impl Prefixed {
     fn took(&mut self, bytes: &[u8], now: Instant) {
         let (shared, shard, carrier) = &self.counts;
         shared.metrics.received(*shard, *carrier, bytes.len());
-        if let Some(pings) = &mut self.pings {
-            pings.received(bytes, now);
-        }
+        let of_bodies = match &mut self.pings {
+            Some(pings) => pings.received(bytes, now),
+            // Heads are among them, which count no more once a body ends.
+            None => bytes.len(),
+        };
+        self.holding.came(of_bodies);
     }
 
     /// Writes what has to go before the connection ends for its pings, and then its end.
@@ -433,6 +449,8 @@ impl AsyncRead for Prefixed {
             // No more is read, so that there is an end to what is answered.
             return self.poll_last(cx, &[]).map_ok(drop);
         }
+        let this = &mut *self;
+        ready!(this.holding.poll_read(cx, &mut this.pause))?;
         let before = into.filled().len();
         if self.first.is_empty() {
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;

@@ -57,19 +57,14 @@ struct Begun {
 }
 
 impl Dispatch {
-    pub(super) fn new(
-        peer: &Peer,
-        shared: Arc<Shared>,
-        limits: &Limits,
-        shard: usize,
-        holding: Arc<Holding>,
-    ) -> Dispatch {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Dispatch {
+        let shared = holding.shared().clone();
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
             shard,
-            holding,
+            holding: holding.clone(),
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
             grpc: speaks("grpc"),
@@ -79,14 +74,19 @@ impl Dispatch {
         }
     }
 
-    fn begin(&self, method: MethodId, context: &RequestContext, format: CodecFormat) -> Result<Begun> {
+    fn begin(
+        &self,
+        method: MethodId,
+        context: &RequestContext,
+        format: CodecFormat,
+        request: usize,
+    ) -> Result<Begun> {
         let table = &self.shared.table;
         let (service, index) = table.place(method);
         let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, context.deadline(), peer)?;
-        ticket.count_for(&self.holding);
+        let mut ticket = Ticket::new(&self.holding, self.shard, method, context.deadline(), peer, request)?;
         let deadline = ticket.deadline();
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
@@ -134,7 +134,6 @@ impl Dispatch {
         let Begun { service, method, codec, cx, mut ticket, trailers, protocol, .. } = begun;
         if let RequestBody::One(message) = &body {
             ticket.received(message.len());
-            ticket.holds(message.len());
         }
         let mut handler = self.shared.services[usize::from(service)].call(Call::new(method, codec, body, cx));
         let mut requests = requests;
@@ -148,6 +147,9 @@ impl Dispatch {
                     requests.poll(cx, &mut ticket);
                 }
                 let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
+                if let Some(requests) = &requests {
+                    ticket.holds(requests.held());
+                }
                 if poll.is_pending() {
                     ticket.park(cx.waker());
                 }
@@ -308,7 +310,8 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => match request.encoded() {
                 Ok(message) => {
-                    self.unary(self.begin(method, &context, format), RequestBody::One(message), None)
+                    let begun = self.begin(method, &context, format, message.len());
+                    self.unary(begun, RequestBody::One(message), None)
                 }
                 Err(error) => Box::pin(std::future::ready(Err(error))),
             },
@@ -328,7 +331,8 @@ impl Dispatcher for Dispatch {
                 Err(status) => failed(&status),
             },
             Some(method) => {
-                self.streaming(self.begin(method, &context, format), RequestBody::One(request), None)
+                let begun = self.begin(method, &context, format, request.len());
+                self.streaming(begun, RequestBody::One(request), None)
             }
         }
     }
@@ -347,7 +351,7 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.unary(self.begin(method, &context, format), body, Some(requests))
+                self.unary(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }
@@ -366,7 +370,7 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.streaming(self.begin(method, &context, format), body, Some(requests))
+                self.streaming(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }

@@ -88,6 +88,8 @@ impl Replies {
         let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))
             .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
+        let requests = self.requests.as_ref().map_or(0, Requests::held);
+        self.ticket.streams(requests, self.items.held());
         if let Poll::Ready(Some(Ok(message))) = &item {
             self.ticket.sent(message.bytes.len());
         }

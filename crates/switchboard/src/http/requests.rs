@@ -30,11 +30,6 @@ impl Requests {
 
     /// Moves what can be moved and counts it for its call; `cx` is woken when there is more to do.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, ticket: &mut Ticket) {
-        self.go_on(cx, ticket);
-        ticket.holds(self.queue.bytes() + self.waiting.as_ref().map_or(0, |message| message.bytes.len()));
-    }
-
-    fn go_on(&mut self, cx: &mut Context<'_>, ticket: &mut Ticket) {
         while !self.ended {
             if self.waiting.is_some() {
                 match self.queue.poll_push(cx, &mut self.waiting) {
@@ -55,6 +50,11 @@ impl Requests {
                 Poll::Ready(None) => self.end(Ok(Metadata::new())),
             }
         }
+    }
+
+    /// Bytes that wait for the handler.
+    pub(super) fn held(&self) -> usize {
+        self.queue.bytes() + self.waiting.as_ref().map_or(0, |message| message.bytes.len())
     }
 
     fn end(&mut self, end: Result<Metadata, Status>) {
