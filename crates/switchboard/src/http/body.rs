@@ -179,7 +179,7 @@ impl Body for Reply {
         let Some(frame) = ready!(this.poll_piece(cx)) else { return Poll::Ready(None) };
         // hyper holds a piece until its peer has room, and takes no second one. A large message comes behind its
         // envelope and is there as well: it is counted now.
-        let envelope = if this.is_text { ENVELOPE.next_multiple_of(3) / 3 * 4 } else { ENVELOPE };
+        let envelope = if this.is_text { ENVELOPE.div_ceil(3) * 4 } else { ENVELOPE };
         if frame.data_ref().is_some_and(|data| data.len() == envelope)
             && let Poll::Ready(message) = this.poll_piece(cx)
         {
