@@ -3,7 +3,7 @@
 
 use super::{
     connection::ENVELOPE,
-    holding::{CHANGE, Holding, Pause},
+    holding::{CHANGE, Holding},
     reword::{GRPC_STATUS_DETAILS, reword, reword_frame},
     text,
     trailers::{Late, Trailers},
@@ -40,7 +40,6 @@ pub(super) struct Reply {
     uncounted: usize,
     /// The message whose envelope went before.
     message: Option<Frame<Bytes>>,
-    pause: Pause,
 }
 
 /// Who makes the frames.
@@ -127,7 +126,6 @@ impl From<Source> for Reply {
             holding: None,
             uncounted: 0,
             message: None,
-            pause: None,
         }
     }
 }
@@ -171,10 +169,6 @@ impl Body for Reply {
         let this = self.get_mut();
         if let Some(message) = this.message.take() {
             return Poll::Ready(Some(Ok(message)));
-        }
-        let streams = matches!(this.body, Source::Own(_) | Source::Connect(ConnectRpcBody::Streaming(_)));
-        if streams && let Some(holding) = &this.holding {
-            ready!(holding.poll_reply(cx, &mut this.pause));
         }
         let Some(frame) = ready!(this.poll_piece(cx)) else { return Poll::Ready(None) };
         // hyper holds a piece until its peer has room, and takes no second one. A large message comes behind its

@@ -181,6 +181,7 @@ impl Holding {
         let mut unread = self.unread();
         if room.level == Level::Full && unread.bytes > BODY_MAX {
             let status = self.shared.memory.cuts();
+            tracing::warn!("http connection closed: {}", status.message());
             return Poll::Ready(Err(io::Error::other(status.message().to_owned())));
         }
         if unread.bytes > room.line {

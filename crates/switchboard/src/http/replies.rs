@@ -1,6 +1,6 @@
 //! The messages of a streamed reply, made while hyper sends them.
 
-use super::{convert, requests::Requests, ticket::Ticket, trailers::Trailers};
+use super::{convert, holding::Pause, requests::Requests, ticket::Ticket, trailers::Trailers};
 use crate::{Code, Metadata, Result, Status, context, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
@@ -26,6 +26,8 @@ pub(super) struct Replies {
     protocol: Protocol,
     first: Option<Option<Bytes>>,
     ended: bool,
+    /// While it waits for room.
+    pause: Pause,
 }
 
 impl Replies {
@@ -36,7 +38,7 @@ impl Replies {
         trailers: Option<Arc<Trailers>>,
         protocol: Protocol,
     ) -> Replies {
-        Replies { items, requests, ticket, trailers, protocol, first: None, ended: false }
+        Replies { items, requests, ticket, trailers, protocol, first: None, ended: false, pause: None }
     }
 
     /// Waits until the head can be sent, see the module [`http`](super).
@@ -84,6 +86,7 @@ impl Replies {
         if let Some(requests) = &mut self.requests {
             requests.poll(cx, &mut self.ticket);
         }
+        ready!(self.ticket.holding().poll_reply(cx, &mut self.pause));
         let items = self.items.as_mut();
         let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))

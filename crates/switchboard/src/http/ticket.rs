@@ -105,8 +105,13 @@ impl Ticket {
         }
     }
 
+    /// What its connection holds.
+    pub(super) fn holding(&self) -> &Holding {
+        self.weight.holding()
+    }
+
     fn shared(&self) -> &Shared {
-        self.weight.holding().shared()
+        self.holding().shared()
     }
 
     /// So many bytes are held for the call.
