@@ -50,6 +50,8 @@ pub(crate) struct Chain {
     /// By index in the service.
     methods: Vec<Method>,
     auth: Arc<[Box<dyn Auth>]>,
+    /// Whether one of them looks at messages.
+    auth_reads: bool,
     /// Whether calls are looked at before they are counted.
     screens: bool,
     /// Where calls wait for a place in the first limit.
@@ -118,7 +120,7 @@ impl Chain {
         let cx = call.cx();
         let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
-        if self.auth.iter().any(|auth| auth.reads_message()) {
+        if self.auth_reads {
             call.unpack_message()?;
         }
         for (by, auth) in self.auth.iter().enumerate() {

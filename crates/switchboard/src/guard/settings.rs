@@ -174,7 +174,8 @@ impl Guards {
             // Answers are kept as the layers of the application made them.
             let mut layers = keepers.next().unwrap_or_default();
             layers.extend(self.layers.iter().cloned());
-            Arc::new(Chain { methods, auth: auth.clone(), screens, queue: queue.clone(), layers })
+            let auth_reads = auth.iter().any(|auth| auth.reads_message());
+            Arc::new(Chain { methods, auth: auth.clone(), auth_reads, screens, queue: queue.clone(), layers })
         };
         guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
         #[cfg(feature = "http")]
