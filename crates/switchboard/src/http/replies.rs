@@ -86,18 +86,26 @@ impl Replies {
         if let Some(requests) = &mut self.requests {
             requests.poll(cx, &mut self.ticket);
         }
-        ready!(self.ticket.holding().poll_reply(cx, &mut self.pause));
+        if self.ticket.holding().poll_reply(cx, &mut self.pause).is_pending() {
+            self.weigh();
+            return Poll::Pending;
+        }
         let items = self.items.as_mut();
         let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))
             .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
-        let requests = self.requests.as_ref().map_or(0, Requests::held);
-        self.ticket.streams(requests, self.items.held());
+        self.weigh();
         if let Poll::Ready(Some(Ok(message))) = &item {
             self.ticket.sent(message.bytes.len());
         }
         // Nobody compresses here: the dialect does.
         item.map_ok(|message| message.bytes)
+    }
+
+    /// Tells what is held of its messages.
+    fn weigh(&mut self) {
+        let requests = self.requests.as_ref().map_or(0, Requests::held);
+        self.ticket.streams(requests, self.items.held());
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {
