@@ -207,6 +207,14 @@ impl Account {
         self.exhausted("no room for the rest of a message")
     }
 
+    /// What the caller of a large request is told of which there is no room for the rest.
+    #[cfg(feature = "http")]
+    #[cold]
+    pub(crate) fn refuses_rest(&self) -> Status {
+        self.refused.fetch_add(1, Relaxed);
+        self.exhausted("no room for the rest of a large request").with_retry(Retry::After(PAUSE))
+    }
+
     fn exhausted(&self, what: &str) -> Status {
         let (held, max) = (self.held.load(Relaxed), self.max.text());
         Status::resource_exhausted(format!(

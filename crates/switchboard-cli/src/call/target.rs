@@ -133,10 +133,10 @@ impl Target {
         match path {
             // Without one too it is the address of a server of HTTP.
             None if wire == Wire::Thrift && is_http(&args.url) => {
-                options.push(("path".to_owned(), "/".to_owned()))
+                options.push(("path".to_owned(), "/".to_owned()));
             }
             Some(path) if [Wire::JsonRpc, Wire::Thrift].contains(&wire) => {
-                options.push(("path".to_owned(), path))
+                options.push(("path".to_owned(), path));
             }
             Some(_) => {
                 return Err(format!(

@@ -101,7 +101,7 @@ impl Options {
         if let Some(dialect) = self.http.dialect {
             return match dialect {
                 Dialect::Grpc | Dialect::GrpcWeb => Tells::Nothing,
-                Dialect::Connect | Dialect::JsonRpc => Tells::Kind,
+                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => Tells::Kind,
             };
         }
         Tells::Requests

@@ -80,7 +80,8 @@ pub(super) fn of_options<'a>(
     let mut foreign = make();
     let (bare, tls) = (url.starts_with("http://"), url.starts_with("https://"));
     // For wires that HTTP does not carry, `https` is one more name of `tls`.
-    if (bare || tls) && !foreign.set_http() && bare {
+    let posts = (bare || tls) && foreign.set_http();
+    if bare && !posts {
         let text = format!("wire={wire} in {url:?} does not go over HTTP: use tcp://");
         return Err(Status::invalid_argument(text));
     }

@@ -8,8 +8,10 @@ use super::{
     dispatch::{self, Dispatch},
     envelopes::Envelopes,
     flatbuffers,
+    holding::{Holding, Pause},
     jsonrpc::{self, JsonRpc},
     pings::Pings,
+    received::Received,
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
@@ -68,12 +70,14 @@ pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let front = Front::new(&peer, shared.clone(), &settings, shard);
+    let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
+    let holding = Holding::new(shared.clone(), wakes.clone(), unread_max);
+    let front = Front::new(&peer, holding.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
-    let pings = if is_http2 { Pings::new(settings.ping_interval_min()) } else { None };
-    let io = TokioIo::new(Prefixed { first, io, counts, pings });
+    let pings = is_http2.then(|| Pings::new(settings.ping_interval_min()));
+    let io = TokioIo::new(Prefixed { first, io, counts, pings, holding, pause: None });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
@@ -96,14 +100,18 @@ pub(crate) async fn serve(accepted: Accepted) {
 
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    let head = limits.get(Limit::MetadataBytesMax) as usize;
     builder
         .timer(TokioTimer::new())
         // hyper counts the wait for the next request as part of reading its head.
         .header_read_timeout(limits.idle_timeout())
-        .max_header_size(head)
-        .max_buf_size(head.max(BUFFER_LEAST) + READ_BUFFER);
+        .max_header_size(limits.get(Limit::MetadataBytesMax) as usize)
+        .max_buf_size(http1_buffer(limits));
     builder
+}
+
+/// The most that hyper reads ahead on HTTP/1.1.
+fn http1_buffer(limits: &Limits) -> usize {
+    (limits.get(Limit::MetadataBytesMax) as usize).max(BUFFER_LEAST) + READ_BUFFER
 }
 
 fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
@@ -172,6 +180,7 @@ struct Front {
     metadata: MetadataLimits,
     /// For how long nothing may come of a body on HTTP/1.1.
     silence_max: Duration,
+    holding: Arc<Holding>,
 }
 
 /// Those for methods of which a server knows no more than what its caller tells.
@@ -193,10 +202,11 @@ pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
 }
 
 impl Front {
-    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
+    fn new(peer: &Peer, holding: Arc<Holding>, limits: &Limits, shard: usize) -> Front {
+        let shared = holding.shared().clone();
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let standard = Standard::of(&shared).clone();
-        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard));
+        let dispatch = Arc::new(Dispatch::new(peer, &holding, limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
         let service = |dispatch| {
             ConnectRpcService::from_arc(dispatch)
@@ -218,12 +228,13 @@ impl Front {
             connect,
             others,
             rest,
-            jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
-            rpcx: Gateway::new(peer, shared.clone(), limits, shard),
-            thrift: Thrift::new(peer, shared.clone(), limits, shard),
+            jsonrpc: JsonRpc::new(peer, &holding, limits, shard),
+            rpcx: Gateway::new(peer, &holding, limits, shard),
+            thrift: Thrift::new(peer, &holding, limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
+            holding,
             shared,
         }
     }
@@ -232,18 +243,39 @@ impl Front {
 impl hyper::service::Service<Request<Incoming>> for Front {
     type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = Counted;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        match &self.shared.cors {
+    fn call(&self, request: Request<Incoming>) -> Counted {
+        let request = request.map(|body| Received::new(body, &self.holding));
+        let answer = match &self.shared.cors {
             None => self.answer(request),
             Some(cors) => cors.around(request, |request| self.answer(request)),
+        };
+        Counted { answer, holding: Some(self.holding.clone()) }
+    }
+}
+
+/// An answer whose body counts as held until it is sent.
+struct Counted {
+    answer: Answer,
+    /// Until it is ready.
+    holding: Option<Arc<Holding>>,
+}
+
+impl Future for Counted {
+    type Output = Result<Response<Reply>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(mut response) = ready!(self.answer.as_mut().poll(cx));
+        if let Some(holding) = self.holding.take() {
+            response.body_mut().count_for(holding);
         }
+        Poll::Ready(Ok(response))
     }
 }
 
 impl Front {
-    fn answer(&self, mut request: Request<Incoming>) -> Answer {
+    fn answer(&self, mut request: Request<Received>) -> Answer {
         if websocket::is_upgrade(&request) {
             let answer = self.upgrades.answer(request, &self.shared.websockets, &self.metadata);
             return Box::pin(std::future::ready(Ok(answer)));
@@ -304,7 +336,12 @@ impl Front {
         }
         let envelopes = Envelopes::of(request.headers());
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes));
+        let uploads = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ClientStream)
+        });
+        let (number, holding) = (request.body().number(), self.holding.clone());
+        let sent_as = request.headers().get(CONTENT_TYPE).cloned();
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));
         let service = match (&self.others, method.filter(|_| declared.is_none())) {
             (Some(others), Some(_)) if is_grpc => &others.grpc,
             (Some(others), Some(_)) if kind_told == Some(Kind::Unary) => &others.connect,
@@ -316,6 +353,10 @@ impl Front {
         let answer = service.clone().call(asked);
         Box::pin(async move {
             let Ok(mut response) = answer.await;
+            if let Some(status) = holding.was_cut(number) {
+                let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
+                response = refusal::answer(&status, None, &headers);
+            }
             if is_get {
                 // Caches keep what is asked with GET, and other callers may not read the coding of this one.
                 response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
@@ -326,7 +367,7 @@ impl Front {
 }
 
 /// What a request of which nobody knows the method tells of its kind; none if it is no call.
-fn kind_told(request: &Request<Incoming>) -> Option<Kind> {
+fn kind_told(request: &Request<Received>) -> Option<Kind> {
     let detected = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST)?;
     let is_whole = detected.protocol == Protocol::Connect && !detected.is_streaming;
     Some(if is_whole { Kind::Unary } else { Kind::Bidi })
@@ -396,6 +437,9 @@ pub(super) struct Prefixed {
     counts: (Arc<Shared>, usize, Carrier),
     /// Of HTTP/2.
     pings: Option<Box<Pings>>,
+    holding: Arc<Holding>,
+    /// While it is not read for want of room.
+    pause: Pause,
 }
 
 impl Prefixed {
@@ -410,9 +454,12 @@ impl Prefixed {
     fn took(&mut self, bytes: &[u8], now: Instant) {
         let (shared, shard, carrier) = &self.counts;
         shared.metrics.received(*shard, *carrier, bytes.len());
-        if let Some(pings) = &mut self.pings {
-            pings.received(bytes, now);
-        }
+        let of_bodies = match &mut self.pings {
+            Some(pings) => pings.received(bytes, now),
+            // Heads are among them, which count no more once a body ends.
+            None => bytes.len(),
+        };
+        self.holding.came(of_bodies);
     }
 
     /// Writes what has to go before the connection ends for its pings, and then its end.
@@ -444,6 +491,8 @@ impl AsyncRead for Prefixed {
             // No more is read, so that there is an end to what is answered.
             return self.poll_last(cx, &[]).map_ok(drop);
         }
+        let this = &mut *self;
+        ready!(this.holding.poll_read(cx, &mut this.pause))?;
         let before = into.filled().len();
         if self.first.is_empty() {
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;

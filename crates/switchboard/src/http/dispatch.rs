@@ -5,6 +5,7 @@ use super::{
     connection::message_limits,
     convert::{self, MetadataLimits},
     flatbuffers::FlatBuffers,
+    holding::Holding,
     replies::{Only, Replies},
     requests::Requests,
     ticket::Ticket,
@@ -34,6 +35,7 @@ pub(super) struct Dispatch {
     shared: Arc<Shared>,
     standard: Arc<Standard>,
     shard: usize,
+    holding: Arc<Holding>,
     metadata: MetadataLimits,
     message_bytes_max: u32,
     /// Methods that no service declares are learned as of this kind, if they are.
@@ -57,12 +59,14 @@ struct Begun {
 }
 
 impl Dispatch {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Dispatch {
+        let shared = holding.shared().clone();
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
             shard,
+            holding: holding.clone(),
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
             learns: None,
@@ -79,6 +83,7 @@ impl Dispatch {
             shared: self.shared.clone(),
             standard: self.standard.clone(),
             shard: self.shard,
+            holding: self.holding.clone(),
             metadata: self.metadata,
             message_bytes_max: self.message_bytes_max,
             learns: Some(kind),
@@ -95,13 +100,19 @@ impl Dispatch {
         found.or_else(|| learn(&self.shared, path, self.learns?))
     }
 
-    fn begin(&self, method: MethodId, context: &RequestContext, format: CodecFormat) -> Result<Begun> {
+    fn begin(
+        &self,
+        method: MethodId,
+        context: &RequestContext,
+        format: CodecFormat,
+        request: usize,
+    ) -> Result<Begun> {
         let table = &self.shared.table;
         let (service, index) = table.place(method);
         let (service_info, info) = (table.service(method), table.info(method));
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, context.deadline(), peer)?;
+        let mut ticket = Ticket::new(&self.holding, self.shard, method, context.deadline(), peer, request)?;
         let deadline = ticket.deadline();
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
@@ -162,6 +173,9 @@ impl Dispatch {
                     requests.poll(cx, &mut ticket);
                 }
                 let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
+                if let Some(requests) = &requests {
+                    ticket.holds(requests.held());
+                }
                 if poll.is_pending() {
                     ticket.park(cx.waker());
                 }
@@ -249,6 +263,10 @@ impl Answered {
                 "the handler answered with a stream where one message belongs",
             )));
         };
+        if let Some(status) = self.ticket.drops(message.len()) {
+            self.ticket.end(status.code());
+            return Err(refusal(&status));
+        }
         self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());
@@ -335,7 +353,8 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => match request.encoded() {
                 Ok(message) => {
-                    self.unary(self.begin(method, &context, format), RequestBody::One(message), None)
+                    let begun = self.begin(method, &context, format, message.len());
+                    self.unary(begun, RequestBody::One(message), None)
                 }
                 Err(error) => Box::pin(std::future::ready(Err(error))),
             },
@@ -355,7 +374,8 @@ impl Dispatcher for Dispatch {
                 Err(status) => failed(&status),
             },
             Some(method) => {
-                self.streaming(self.begin(method, &context, format), RequestBody::One(request), None)
+                let begun = self.begin(method, &context, format, request.len());
+                self.streaming(begun, RequestBody::One(request), None)
             }
         }
     }
@@ -374,7 +394,7 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.unary(self.begin(method, &context, format), body, Some(requests))
+                self.unary(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }
@@ -393,7 +413,7 @@ impl Dispatcher for Dispatch {
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.streaming(self.begin(method, &context, format), body, Some(requests))
+                self.streaming(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Wire {
     seen_as: &'static str,
     way: Way,
     place: Place,
-    served: Option<Served>,
+    _served: Option<Served>,
     _authority: Option<Authority>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
             None => format!("{}{options}", running.front.url()),
         };
         let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
-        wires.push(Wire { name, probe, seen_as, way, place, served: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
     }
     let (probe, running) = served(&memory(), place).await;
     let way = Way::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
@@ -111,7 +111,7 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
         seen_as: "native",
         way,
         place,
-        served: Some(running),
+        _served: Some(running),
         _authority: None,
     });
     wires.push(inside_tls("native over TLS", "native", "tls", "", place).await);
@@ -126,7 +126,7 @@ pub(crate) async fn all(place: Place) -> Vec<Wire> {
     ] {
         let (probe, running) = served("tcp://127.0.0.1:0", place).await;
         let way = way(running.front.url().trim_start_matches("tcp://").parse().unwrap());
-        wires.push(Wire { name, probe, seen_as, way, place, served: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
     }
     wires
 }
@@ -158,7 +158,7 @@ fn direct() -> Wire {
     let probe = Probe::default();
     let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
     let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
-    Wire { name: "direct", probe, seen_as: "local", way, place: Place::Here, served: None, _authority: None }
+    Wire { name: "direct", probe, seen_as: "local", way, place: Place::Here, _served: None, _authority: None }
 }
 
 async fn inside_tls(
@@ -176,7 +176,7 @@ async fn inside_tls(
     let url = format!("{}{options}", running.front.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
     let way = Way::Channel(Box::new(channel));
-    Wire { name, probe, seen_as, way, place, served: Some(running), _authority: Some(authority) }
+    Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: Some(authority) }
 }
 
 impl Wire {
