@@ -484,7 +484,6 @@ impl Queue {
     }
 
     /// The next item, none at the end, or the reason of the end; items that arrived before it come first.
-    #[cfg(feature = "http")]
     pub(crate) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let mut state = self.lock();
         if let Some(item) = state.pop() {
