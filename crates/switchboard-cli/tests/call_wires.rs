@@ -77,7 +77,8 @@ fn thrift_is_called_with_the_file_of_the_service() {
         let header = with_file(carrier, &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
         assert_eq!(header.values(), [json!("hello Ada")], "{carrier}");
     }
-    for url in [format!("http://{server}"), format!("http://{server}/any/path")] {
+    let http = server.replacen("tcp://", "http://", 1);
+    for url in [http.clone(), format!("{http}/any/path")] {
         let done = call(&url, &[THRIFT_GREET, "--thrift", &file, "-d", r#"{"name": "Ada"}"#]);
         assert_eq!(done.values(), [json!("hello Ada")], "{url}");
     }
