@@ -213,6 +213,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::rpcx(run),
     },
     Step {
+        name: "proxy",
+        about: "`switchboard proxy` between grpcurl or rpcx's Go client and servers of ours and of rpcx",
+        check: |run| interop::run(run, Suite::Proxy),
+    },
+    Step {
         name: "interop-erpc",
         about: "eRPC in both directions: its three framings, gzip filter, metadata, errors, pushes, credentials, heartbeats",
         check: |run| suites::erpc(run),

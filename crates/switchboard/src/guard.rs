@@ -26,7 +26,7 @@ mod wires;
 pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
 pub use fair::Fair;
-pub(crate) use pattern::matches;
+pub use pattern::matches;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;
@@ -125,8 +125,10 @@ impl Chain {
         if self.auth_reads {
             call.unpack_message()?;
         }
+        let learned = (&*method.name == "*").then(|| call.full_name());
+        let name = learned.as_deref().unwrap_or(&method.name);
         for (by, auth) in self.auth.iter().enumerate() {
-            match auth.check(&Credentials::new(call, &method.name)) {
+            match auth.check(&Credentials::new(call, name)) {
                 Checked::Absent => {}
                 Checked::Caller(caller) => return self.known(call, Some(caller), auth.name()).map(|()| None),
                 Checked::Wrong(why) => {
@@ -216,7 +218,8 @@ impl Chain {
 
     #[inline]
     fn method(&self, index: u16) -> &Method {
-        &self.methods[usize::from(index)]
+        // Learned methods share one.
+        &self.methods[usize::from(index).min(self.methods.len() - 1)]
     }
 }
 

@@ -44,6 +44,9 @@ struct Limits;
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
 
+#[doc = include_str!("../../../docs/proxy.md")]
+struct Proxy;
+
 #[cfg(all(feature = "http", feature = "tls"))]
 #[doc = include_str!("../../../docs/tls.md")]
 struct Tls;

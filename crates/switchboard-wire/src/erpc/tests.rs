@@ -4,7 +4,8 @@ use super::{Client, Framing, HEAD_BYTES_MAX, NAME_BYTES_MAX, Names, Server, Sett
 use crate::{
     Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Origin, Outbox, Retry, ServiceInfo,
     Status,
-    wire::{ClientEvent, ClientWire, Encoding, Head, Open, Push, ServerEvent, ServerWire},
+    foreign::side::{OPEN, Side, bytes},
+    wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -35,24 +36,6 @@ const JSON_CALL: &str = concat!(
 
 const FRAMINGS: [Framing; 3] = [Framing::Raw, Framing::Json, Framing::Proto];
 
-const OPEN: Open<'static> = Open {
-    method: 0,
-    codec: Codec::Json,
-    timeout: None,
-    metadata: &Metadata::new(),
-    oneway: false,
-    more: false,
-    encoding: Encoding::Identity,
-    compressed: false,
-    rest: &[],
-};
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(pair).collect()
-}
-
 /// A frame that counts what follows its length.
 fn counted(payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32 + 1).to_be_bytes()[..], &[0], payload].concat()
@@ -81,53 +64,22 @@ fn raw(message: &Message<'_>) -> Vec<u8> {
     written(Framing::Raw, message, false)
 }
 
-/// One side of a connection, fed by the test.
-struct Side<M> {
-    machine: M,
-    input: Input,
-    out: Outbox,
-}
-
 fn server(limits: Limits) -> Side<Server> {
     let mut table = MethodTable::default();
     table.add(&PAGE).unwrap();
     table.add(&OTHER).unwrap();
     table.limit_messages("pb.Other/Mul", 4).unwrap();
     let machine = Server::new(limits, Arc::new(table));
-    Side { machine, input: Input::default(), out: Outbox::new() }
+    Side::new(machine)
 }
 
 impl Side<Server> {
-    fn next(&mut self, bytes: &[u8]) -> Option<ServerEvent> {
-        self.input.extend(bytes);
-        self.machine.recv(&mut self.input, &mut self.out).unwrap()
-    }
-
-    /// The call that these bytes are.
-    fn open(&mut self, bytes: &[u8]) -> (u32, Head, Bytes) {
-        match self.next(bytes) {
-            Some(ServerEvent::Open { id, head, first, more: false, .. }) => (id, head, first.unwrap()),
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// The bytes are answered without a call; the status that a client reads.
     fn refused(&mut self, framing: Framing, bytes: &[u8]) -> Status {
         assert!(matches!(self.next(bytes), Some(ServerEvent::Handled)));
         match client(framing).events(&self.out.take_all()).pop() {
             Some(ClientEvent::End { id: 6, end: Err(status) }) => status,
             other => panic!("{other:?}"),
-        }
-    }
-
-    fn fatal(&mut self, bytes: &[u8]) -> String {
-        self.input.extend(bytes);
-        loop {
-            match self.machine.recv(&mut self.input, &mut self.out) {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("{bytes:02x?} is waited on"),
-                Err(fatal) => return fatal.0,
-            }
         }
     }
 }
@@ -139,19 +91,10 @@ fn client(framing: Framing) -> Side<Client> {
 fn with(settings: Settings) -> Side<Client> {
     let (mut machine, mut out) = (Client::new(Limits::default(), settings), Outbox::new());
     machine.method(0, "demo.Page/Test", None, &mut out);
-    Side { machine, input: Input::default(), out }
+    Side { out, ..Side::new(machine) }
 }
 
 impl Side<Client> {
-    fn events(&mut self, bytes: &[u8]) -> Vec<ClientEvent> {
-        self.input.extend(bytes);
-        let mut events = Vec::new();
-        while let Some(event) = self.machine.recv(&mut self.input, &mut self.out).unwrap() {
-            events.push(event);
-        }
-        events
-    }
-
     fn fatal(&mut self, bytes: &[u8]) -> String {
         self.input.extend(bytes);
         self.machine.recv(&mut self.input, &mut self.out).unwrap_err().0

@@ -41,7 +41,7 @@ pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
 pub(super) use tries::{may_repeat, reworded};
 
-use super::{Begin, Channel, ChannelBuilder, Way, connection::Connection};
+use super::{Begin, Channel, ChannelBuilder, Tells, Way, connection::Connection};
 use crate::{
     Codec, Compression, Result, Status,
     balance::{Balance, Demand, Pick, State},
@@ -144,6 +144,10 @@ impl Fleet {
     #[inline]
     pub(super) fn compression(&self, method: &str) -> Compression {
         self.shared.base.options().compression.of(method)
+    }
+
+    pub(super) fn tells(&self) -> Tells {
+        self.shared.base.options().tells()
     }
 
     pub(super) fn codec(&self, preferred: Codec) -> Codec {

@@ -529,7 +529,10 @@ impl OnewayCall {
             let channel = channel.clone();
             match &*channel.0 {
                 #[cfg(feature = "http")]
-                Way::Http(http) => return http.unary(&self.begin, &request).await.map(drop),
+                Way::Http(http) => {
+                    self.begin.asked().oneway = true;
+                    return http.unary(&self.begin, &request).await.map(drop);
+                }
                 Way::Combined(combined) => {
                     return Box::pin(combined.oneway(self.begin, request)).await;
                 }

@@ -51,7 +51,7 @@ impl Open {
         self.wakes.parked()
     }
 
-    /// Bytes that it holds for its peer, and whether it is not read because of them; those on HTTP are not known.
+    /// Bytes that it holds for its peer, and whether it is not read, or waits, because of them.
     pub(crate) fn held(&self) -> (usize, bool) {
         (self.wakes.held(), self.wakes.is_paused())
     }

@@ -336,7 +336,7 @@ async fn few_servers_that_are_left_are_spared_the_load_of_all() {
     list.replace(nodes[..1].iter().map(instance));
     soon(async {
         while channel.endpoints().len() > 1 {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
@@ -349,7 +349,7 @@ async fn few_servers_that_are_left_are_spared_the_load_of_all() {
     list.replace(nodes.iter().map(instance));
     soon(async {
         while channel.endpoints().len() < 4 {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
