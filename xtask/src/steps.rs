@@ -72,6 +72,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| run.workspace.cargo(&["test", "--workspace", "--doc"]).into(),
     },
     Step {
+        name: "fuzz",
+        about: "every fuzz target compiles, with the dependencies that their lock file has",
+        check: |run| run.workspace.cargo(&["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]).into(),
+    },
+    Step {
         name: "examples",
         about: "every example, run to its end",
         check: |run| examples::run_all(run.workspace).into(),

@@ -9,6 +9,7 @@ use support::{
     greeter::{self, GREET as THRIFT_GREET},
     *,
 };
+use switchboard::{Call, Kind, MethodInfo, Reply, Service, ServiceInfo};
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
@@ -111,7 +112,7 @@ fn what_a_wire_cannot_do_is_named() {
     for (wire, tip) in [
         ("baidu_std", "or send JSON as it is with --raw unary"),
         ("erpc", "or send JSON as it is with --raw unary"),
-        ("kiss", "or send JSON as it is with --raw unary"),
+        ("kiss", ".fbs files are not read here: send a table of FlatBuffers as bytes"),
         ("rpcx", "or send JSON as it is with --raw unary"),
         ("thrift", "give the .thrift file of the service with --thrift FILE"),
     ] {
@@ -125,6 +126,14 @@ fn what_a_wire_cannot_do_is_named() {
         assert_eq!(done.code, 78, "{wire}: {}", done.stderr);
         assert!(done.stderr.contains(tip), "{wire}: {}", done.stderr);
     }
+    let no_stream = call(&server.address, &[GREET, "--raw", "bidi", "--bytes", "hex"]);
+    assert!(
+        no_stream.stderr.contains("--bytes is for methods that take one request"),
+        "{}",
+        no_stream.stderr
+    );
+    let odd = call(&server.address, &[GREET, "--raw", "unary", "--bytes", "hex", "-d", "0"]);
+    assert!(odd.stderr.contains("-d: expected two hexadecimal digits"), "{}", odd.stderr);
     let packed = call(&format!("{}?wire=rpcx&codec=msgpack", server.address), &ADA);
     assert_eq!(packed.code, 2, "{}", packed.stderr);
     assert!(packed.stderr.contains("written here as proto or json"), "{}", packed.stderr);
@@ -191,4 +200,49 @@ fn functions_of_kiss_rpc_are_called_by_their_numbers() {
         assert_ne!(done.code, 0, "{options}: {}", done.stderr);
         assert!(done.stderr.contains(expected), "{options}: {}", done.stderr);
     }
+}
+
+static MIRROR: ServiceInfo =
+    ServiceInfo { name: "test.Mirror", methods: &[MethodInfo::new("Show", Kind::Unary)], descriptor: &[] };
+
+/// Answers with the codec and the bytes that it gets.
+struct Mirror;
+
+impl Service for Mirror {
+    fn info(&self) -> &'static ServiceInfo {
+        &MIRROR
+    }
+
+    async fn call(&self, call: Call) -> switchboard::Result<Reply> {
+        let codec = call.codec();
+        let (message, cx) = call.into_one()?;
+        let answer = [codec.to_string().as_bytes(), b" ", &message[..]].concat();
+        Ok(Reply::one(bytes::Bytes::from(answer), cx))
+    }
+}
+
+#[test]
+fn bytes_go_as_they_are_on_every_wire() {
+    let server = serve(switchboard::Server::new().add(Mirror).alias("kiss/5", "test.Mirror/Show"));
+    let file = folder("call-wires").join("bytes");
+    std::fs::write(&file, b"\0\xff").unwrap();
+    let file = format!("@{}", file.display());
+    for (options, codec) in [
+        ("wire=kiss&function=test.Mirror/Show:5", "flatbuffers"),
+        ("wire=rpcx&codec=msgpack", "msgpack"),
+        ("wire=erpc", "proto"),
+        ("wire=native", "proto"),
+    ] {
+        let url = format!("{server}?{options}");
+        let show = |digits: &str, data: &str| {
+            call(&url, &["test.Mirror/Show", "--raw", "unary", "--bytes", digits, "-d", data]).values()
+        };
+        let expected = format!("{codec} ").into_bytes().into_iter().chain([0, 255]);
+        let expected: String = expected.map(|byte| format!("{byte:02x}")).collect();
+        for data in ["00 FF", &file] {
+            assert_eq!(show("hex", data), [json!(expected)], "{options} {data}");
+        }
+    }
+    let shown = call(&server, &["test.Mirror/Show", "--raw", "unary", "--bytes", "base64", "-d", "AP8"]);
+    assert_eq!(shown.values(), [json!("cHJvdG8gAP8=")]);
 }

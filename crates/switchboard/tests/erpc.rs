@@ -4,12 +4,11 @@
 
 mod support;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::atomic::Ordering;
 use support::{raw::soon, *};
 use switchboard::{
-    Channel, Code, Codec, Cx, Limit, Push, Pushes, Result, Running, Server, Status,
+    Channel, Code, Codec, Cx, Limit, Push, Pushes, Result, Running, Server,
     auth::{Caller, Tokens},
-    codec::serde,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -77,13 +76,6 @@ impl Raw {
         let (_, rest) = self.answer().await.expect("an answer");
         String::from_utf8_lossy(&rest).replace("%20", " ")
     }
-}
-
-async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
-    let probe = Probe::default();
-    let seen = probe.seen.clone();
-    let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
-    (server.start().await.unwrap(), seen)
 }
 
 #[tokio::test]
@@ -199,11 +191,6 @@ async fn channel(running: &Running, options: &str) -> Channel {
     Channel::connect(&format!("{}?wire=erpc{options}", running.url())).await.unwrap()
 }
 
-async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec<u8>, Status> {
-    let call = channel.unary(&ECHO, codec, serde::encode(&Blob(vec![7; size]), codec), serde::decode::<Blob>);
-    soon(call).await.map(|reply| reply.into_inner().0)
-}
-
 #[tokio::test]
 async fn our_client_calls_our_server() {
     let (running, seen) = start(&[]).await;
@@ -218,13 +205,7 @@ async fn our_client_calls_our_server() {
     }
     let channel = channel(&running, "&framing=json").await;
     assert_eq!(channel.codec(Codec::Postcard), Codec::Json);
-    channel.oneway(&NOTE, Codec::Json, serde::encode(&5u64, Codec::Json)).await.unwrap();
-    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
-    let failed = channel.unary(&FAIL, Codec::Json, serde::encode(&"why", Codec::Json), serde::decode::<()>);
-    let status = failed.await.err().unwrap();
-    assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
-    assert_eq!(status.details()[0].type_name, "test.Detail");
-    assert_eq!(status.metadata().text("x-why"), Some("because"));
+    note_and_fail(&channel, &seen).await;
     let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
     assert!(status.message().contains("postcard is not carried by erpc"), "{status}");
     assert_eq!(sum(&channel).await.err().unwrap().code(), Code::Unimplemented);

@@ -10,7 +10,7 @@ use std::{
 };
 use support::{raw::soon, *};
 use switchboard::{
-    Channel, Code, Codec, Compression, Cx, Limit, Push, Pusher, Pushes, Result, Running, Server, Status,
+    Channel, Code, Codec, Compression, Cx, Limit, Push, Pusher, Pushes, Result, Running, Server,
     auth::{Caller, Tokens},
     codec::serde,
 };
@@ -83,13 +83,6 @@ impl Raw {
         assert!(text.contains("__rpcx_error__"), "{text:?}");
         text
     }
-}
-
-async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
-    let probe = Probe::default();
-    let seen = probe.seen.clone();
-    let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
-    (server.start().await.unwrap(), seen)
 }
 
 #[tokio::test]
@@ -238,11 +231,6 @@ async fn channel(running: &Running, options: &str, compression: Compression) -> 
     Channel::builder(&url).compression(compression).connect().await.unwrap()
 }
 
-async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec<u8>, Status> {
-    let call = channel.unary(&ECHO, codec, serde::encode(&Blob(vec![7; size]), codec), serde::decode::<Blob>);
-    soon(call).await.map(|reply| reply.into_inner().0)
-}
-
 #[tokio::test]
 async fn our_client_calls_our_server() {
     let (running, seen) = start(&[]).await;
@@ -259,14 +247,7 @@ async fn our_client_calls_our_server() {
     }
     let channel = channel(&running, "", Compression::None).await;
     assert_eq!(channel.codec(Codec::Postcard), Codec::MsgPack);
-    channel.oneway(&NOTE, Codec::Json, serde::encode(&5u64, Codec::Json)).await.unwrap();
-    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
-    let failed = channel.unary(&FAIL, Codec::Json, serde::encode(&"why", Codec::Json), serde::decode::<()>);
-    let status = failed.await.err().unwrap();
-    assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
-    assert_eq!(status.details().len(), 1, "{status:?}");
-    assert_eq!(status.details()[0].type_name, "test.Detail");
-    assert_eq!(status.metadata().text("x-why"), Some("because"));
+    note_and_fail(&channel, &seen).await;
     let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
     assert!(status.message().contains("rpcx has no postcard"), "{status}");
     let status = sum(&channel).await.err().unwrap();

@@ -1,6 +1,6 @@
 //! The command line of `switchboard call`.
 
-use super::{invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
+use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
 use bytes::Bytes;
 use clap::Args;
 use std::time::Duration;
@@ -68,6 +68,10 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]
     #[arg(conflicts_with_all = ["sources", "descriptor_set"])]
     pub(super) raw: Option<RawKind>,
+    /// With --raw: requests are bytes, written so in -d, or a whole file as it is; replies are printed
+    /// so. Goes in the codec that the URL names, else FlatBuffers for --wire kiss and protobuf elsewhere
+    #[arg(long, value_name = "DIGITS", value_enum, help_heading = "Schema", requires = "raw")]
+    pub(super) bytes: Option<Digits>,
 
     /// Certificates to trust, in a PEM file
     #[arg(long, value_name = "FILE", help_heading = "TLS")]

@@ -124,6 +124,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// A request that was read already.
+    pub(super) fn of(request: Bytes) -> Requests {
+        Requests { requests: mpsc::channel(1).1, empty: request }
+    }
+
     /// The next request, none at the end. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         self.requests.recv().await.transpose().map_err(Failure::Asked)

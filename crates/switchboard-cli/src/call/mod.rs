@@ -1,6 +1,7 @@
 //! `switchboard call`: calls any server, on any wire, with nothing but its schema.
 
 mod args;
+mod bytes;
 mod describe;
 mod explain;
 mod failure;
@@ -205,8 +206,19 @@ impl Command<'_> {
         if let Some(kind) = self.args.raw {
             let method = invoke::of_name(&format!("{service}/{name}"), kind)
                 .map_err(|status| Failure::Asked(status.message().to_owned()))?;
-            let channel = self.connect(self.target.wire).await?;
             let streams = matches!(kind, RawKind::Bidi | RawKind::ClientStream);
+            if let Some(digits) = self.args.bytes {
+                if streams {
+                    let text = "--bytes is for methods that take one request: unary and server-stream";
+                    return Err(Failure::Asked(text.into()));
+                }
+                let requests = Requests::of(digits.request(self.args.data.as_deref())?);
+                let channel = self.connect(self.target.wire).await?;
+                let usual = if self.target.wire == Wire::Kiss { Codec::FlatBuffers } else { Codec::Proto };
+                let codec = channel.codec(usual);
+                return self.invoke(&channel, method, codec, requests, Replies::bytes(digits), output).await;
+            }
+            let channel = self.connect(self.target.wire).await?;
             let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
             return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
         }

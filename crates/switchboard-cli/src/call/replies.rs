@@ -3,7 +3,7 @@
 //! Types that only an `Any` names are asked for at the server. One that nobody knows is written as its bytes, in
 //! base64, under the name `value`.
 
-use super::{failure::Failure, schema::Schema, thrift::Function};
+use super::{bytes::Digits, failure::Failure, schema::Schema, thrift::Function};
 use bytes::{Bytes, BytesMut};
 use prost::{Message, encoding};
 use prost_reflect::{
@@ -39,6 +39,8 @@ pub(super) struct Replies {
 enum Form {
     /// A message, in this codec.
     Message(MessageDescriptor, Codec),
+    /// Anything; a text of these digits in JSON.
+    Bytes(Digits),
     /// Any JSON.
     Raw,
     /// The result of this method, in Thrift's binary protocol.
@@ -56,6 +58,11 @@ impl Replies {
         Replies { schema: Schema::empty(), form: Form::Raw, opaque: BTreeSet::new() }
     }
 
+    /// Replies that are bytes.
+    pub(super) fn bytes(digits: Digits) -> Replies {
+        Replies { form: Form::Bytes(digits), ..Replies::raw() }
+    }
+
     /// Replies of a method of a `.thrift` file.
     pub(super) fn of_function(function: Function) -> Replies {
         Replies { schema: Schema::empty(), form: Form::Result(function), opaque: BTreeSet::new() }
@@ -65,6 +72,7 @@ impl Replies {
     pub(super) async fn read(&mut self, bytes: Bytes) -> Result<Reply, Failure> {
         let (message, codec) = match &self.form {
             Form::Message(message, codec) => (message, *codec),
+            Form::Bytes(digits) => return Ok(Reply::Raw(digits.encode(&bytes).into())),
             Form::Raw => {
                 let read = serde_json::from_slice(&bytes);
                 let read =

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 use switchboard::{
-    Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Receiver, Reply, Result, Sender, Service,
-    ServiceInfo, Status,
+    Call, Channel, ClientMethod, Code, Codec, Kind, Limit, MethodInfo, Receiver, Reply, Result, Running,
+    Sender, Server, Service, ServiceInfo, Status,
     codec::serde::{decode, encode},
     stream::stream_reply,
 };
@@ -378,4 +378,30 @@ pub async fn served_tls() -> (switchboard::Running, Channel, certificates::Autho
     let running = server.start().await.expect("start");
     let channel = Channel::builder(&running.url()).ca(authority.ca()).connect().await.expect("connect");
     (running, channel, authority)
+}
+
+/// A server of the probe on a port of its own.
+pub async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
+    let probe = Probe::default();
+    let seen = probe.seen.clone();
+    let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
+    (server.start().await.unwrap(), seen)
+}
+
+/// So many bytes, there and back.
+pub async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec<u8>> {
+    let call = channel.unary(&ECHO, codec, encode(&Blob(vec![7; size]), codec), decode::<Blob>);
+    raw::soon(call).await.map(|reply| reply.into_inner().0)
+}
+
+/// A one-way call that the probe hears, and a failure that comes back whole, in JSON.
+pub async fn note_and_fail(channel: &Channel, seen: &Seen) {
+    channel.oneway(&NOTE, Codec::Json, encode(&5u64, Codec::Json)).await.unwrap();
+    seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
+    let failed = channel.unary(&FAIL, Codec::Json, encode(&"why", Codec::Json), decode::<()>);
+    let status = failed.await.err().unwrap();
+    assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
+    assert_eq!(status.details().len(), 1, "{status:?}");
+    assert_eq!(status.details()[0].type_name, "test.Detail");
+    assert_eq!(status.metadata().text("x-why"), Some("because"));
 }
