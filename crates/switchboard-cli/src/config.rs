@@ -238,7 +238,8 @@ impl Config {
     }
 }
 
-fn text_of(value: &toml::Value) -> Option<String> {
+/// A value as a flag would spell it; none for what no flag takes.
+pub(crate) fn text_of(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),

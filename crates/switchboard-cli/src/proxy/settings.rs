@@ -5,6 +5,7 @@
 //! `SWITCHBOARD_PROXY_DEADLINE_MAX=30s` in the environment, where lists have commas between their values.
 
 use super::ProxyArgs;
+use crate::config::text_of;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
 
@@ -121,15 +122,6 @@ impl Settings {
 
 fn is_flagged(flagged: &ArgMatches, flag: &Arg) -> bool {
     flagged.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine)
-}
-
-fn text_of(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Boolean(on) => Some(on.to_string()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
