@@ -83,8 +83,8 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "every-wire",
-        about: "every wire at once on one port for a minute, among silent connections and slow ones",
-        check: every_wire,
+        about: "every wire at once on one port for a minute, foreign clients too, among silent connections and slow ones",
+        check: suites::every_wire,
     },
     Step { name: "peers", about: "the foreign programs are installed", check: peers },
     Step {
@@ -213,6 +213,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::rpcx(run),
     },
     Step {
+        name: "proxy",
+        about: "`switchboard proxy` between grpcurl or rpcx's Go client and servers of ours and of rpcx",
+        check: |run| interop::run(run, Suite::Proxy),
+    },
+    Step {
         name: "interop-erpc",
         about: "eRPC in both directions: its three framings, gzip filter, metadata, errors, pushes, credentials, heartbeats",
         check: |run| suites::erpc(run),
@@ -322,12 +327,13 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn clippy(run: &Run<'_>) -> Outcome {
     let clippy = |which: &[&str]| {
-        let arguments = [&["clippy", "--all-targets"], which, &["--", "-D", "warnings"]].concat();
+        let arguments = [&["clippy"], which, &["--", "-D", "warnings"]].concat();
         run.workspace.cargo(&arguments)
     };
-    // Nothing else in the workspace asks for most registries.
-    clippy(&["--workspace"])
-        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-features"]))
+    // Nothing else in the workspace asks for most registries, or for a framework with nothing but its own wires.
+    clippy(&["--workspace", "--all-targets"])
+        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-targets", "--all-features"]))
+        .and_then(|()| clippy(&["--package", "switchboard", "--lib", "--no-default-features"]))
         .into()
 }
 
@@ -335,13 +341,6 @@ fn doc(run: &Run<'_>) -> Outcome {
     // Libraries only: the binary has the name of the main library; their pages would overwrite each other.
     let mut command = run.workspace.cargo_command();
     command.args(["doc", "--workspace", "--lib", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    process::run(&mut command).into()
-}
-
-fn every_wire(run: &Run<'_>) -> Outcome {
-    let mut command = run.workspace.cargo_command();
-    // Built as in the step `test`, which does not take that long.
-    command.args(["test", "--workspace", "--test", "every_wire"]).env("EVERY_WIRE_SECONDS", "60");
     process::run(&mut command).into()
 }
 

@@ -3,6 +3,7 @@
 
 mod baidu;
 mod erpc;
+mod every_wire;
 mod h2spec;
 mod rpcx;
 mod tools;
@@ -117,6 +118,11 @@ pub(crate) fn rpcx(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Rpcx, |peer| rpcx::check(run, &peer))
 }
 
+/// Every wire at once on one port: our clients, and those of others.
+pub(crate) fn every_wire(run: &Run<'_>) -> Outcome {
+    every_wire::check(run)
+}
+
 /// eRPC in both directions: its Go client to our server, and our client to its Go servers.
 pub(crate) fn erpc(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Erpc, |peer| erpc::check(run, &peer))
@@ -160,7 +166,13 @@ fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
 /// The cases of Thrift's cross tests with its Python library, which is the client and then the server.
 pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Thrift, |python| {
-        python_cases(run, &python, "thrift", "thrift-interop", &["test_client", "test_server"])
+        python_cases(
+            run,
+            &python,
+            "thrift",
+            "thrift-interop",
+            &["test_client", "test_protobuf", "test_server"],
+        )
     })
 }
 

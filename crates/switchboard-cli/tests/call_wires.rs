@@ -5,25 +5,26 @@ mod support;
 
 use serde_json::json;
 use std::{path::Path, sync::mpsc, time::Duration};
-use support::*;
+use support::{
+    greeter::{self, GREET as THRIFT_GREET},
+    *,
+};
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
-const THRIFT_GREET: &str = "thrift.demo.ThriftGreeter/greet";
 
 /// Ways to call a service of a `.proto` file, as options of a URL.
-const WAYS: [&str; 6] = [
+const WAYS: [&str; 9] = [
     "wire=baidu_std",
     "wire=baidu_std&codec=json&checksum=crc32c",
     "wire=baidu_std&names=short&compression=snappy",
+    "wire=erpc",
+    "wire=erpc&codec=json&framing=json&names=full",
+    "wire=erpc&framing=proto&filter=gzip",
     "wire=rpcx",
     "wire=rpcx&codec=json&names=short",
     "wire=rpcx&network=http",
 ];
-
-fn thrift_file(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("thrift").join(name).to_str().unwrap().to_owned()
-}
 
 #[test]
 fn messages_and_metadata_go_by_every_schema() {
@@ -46,27 +47,10 @@ fn messages_and_metadata_go_by_every_schema() {
     }
 }
 
-/// What the demo serves too.
-#[allow(missing_docs, unreachable_pub, reason = "generated")]
-mod greeter {
-    switchboard::include_proto!("thrift.demo");
-}
-
-struct Hello;
-
-impl greeter::ThriftGreeter for Hello {
-    async fn greet(&self, name: String, _cx: &switchboard::Cx) -> switchboard::Result<String> {
-        match name.is_empty() {
-            true => Err(greeter::Nameless { message: "name is empty".to_owned() }.into()),
-            false => Ok(format!("hello {name}")),
-        }
-    }
-}
-
 #[test]
 fn thrift_is_called_with_the_file_of_the_service() {
-    let server = serve(switchboard::Server::new().add(greeter::ThriftGreeterServer::new(Hello)));
-    let file = thrift_file("greeter.thrift");
+    let server = greeter::serve();
+    let file = greeter::file();
     let with_file = |options: &str, arguments: &[&str]| {
         let url = format!("{server}?{options}");
         call(&url, &[arguments, &["--thrift", &file]].concat())
@@ -79,6 +63,8 @@ fn thrift_is_called_with_the_file_of_the_service() {
         "protocol=header",
         "protocol=header-compact&zlib=true",
         "multiplexed=true",
+        "path=/greeter",
+        "http=2&protocol=compact",
     ] {
         let done = with_file(options, &["ThriftGreeter/greet", "-d", r#"{"name": "Ada"}"#]);
         assert_eq!(done.values(), [json!("hello Ada")], "{options}");
@@ -87,13 +73,19 @@ fn thrift_is_called_with_the_file_of_the_service() {
         let thrown = r#"thrift.demo.Nameless {"message":"name is empty"}"#;
         assert!(refused.stderr.contains(thrown), "{options}: {}", refused.stderr);
     }
-    let header = with_file("protocol=header", &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
-    assert_eq!(header.values(), [json!("hello Ada")]);
+    for carrier in ["protocol=header", "path=/"] {
+        let header = with_file(carrier, &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
+        assert_eq!(header.values(), [json!("hello Ada")], "{carrier}");
+    }
+    for url in [format!("http://{server}"), format!("http://{server}/any/path")] {
+        let done = call(&url, &[THRIFT_GREET, "--thrift", &file, "-d", r#"{"name": "Ada"}"#]);
+        assert_eq!(done.values(), [json!("hello Ada")], "{url}");
+    }
     assert_eq!(with_file("", &["list"]).stdout, "thrift.demo.ThriftGreeter\n");
     assert_eq!(with_file("", &["list", "ThriftGreeter"]).stdout, format!("{THRIFT_GREET}\n"));
 
     for (arguments, expected) in [
-        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader alone"),
+        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader and on HTTP alone"),
         (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
         (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
         (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),
@@ -117,6 +109,8 @@ fn what_a_wire_cannot_do_is_named() {
     let watch = ["demo.v1.Greeter/Watch", "-d", r#"{"count": 1}"#];
     for (wire, tip) in [
         ("baidu_std", "or send JSON as it is with --raw unary"),
+        ("erpc", "or send JSON as it is with --raw unary"),
+        ("kiss", "or send JSON as it is with --raw unary"),
         ("rpcx", "or send JSON as it is with --raw unary"),
         ("thrift", "give the .thrift file of the service with --thrift FILE"),
     ] {
@@ -162,7 +156,7 @@ fn requests_go_one_way_and_deadlines_end_calls() {
     // More than a socket takes at once.
     std::fs::write(&file, json!({"text": "a".repeat(3 << 20)}).to_string()).unwrap();
     let large = format!("@{}", file.display());
-    for wire in ["baidu_std", "connect", "grpc", "native", "rpcx"] {
+    for wire in ["baidu_std", "connect", "erpc", "grpc", "native", "rpcx"] {
         let done = call(&notes, &["Notes/Keep", "-d", &large, "--oneway", "--wire", wire]);
         assert_eq!(done.values(), [] as [serde_json::Value; 0], "{wire}");
         assert_eq!(kept.recv_timeout(Duration::from_secs(20)), Ok(3 << 20), "{wire}");
@@ -172,4 +166,28 @@ fn requests_go_one_way_and_deadlines_end_calls() {
     let stream = ["demo.v1.Greeter/Watch", "-d", "{}", "--oneway"];
     let refused = call(&Server::start().address, &stream);
     assert!(refused.stderr.contains("has a stream: --oneway is for one request"), "{}", refused.stderr);
+}
+
+#[test]
+fn functions_of_kiss_rpc_are_called_by_their_numbers() {
+    let (sender, kept) = mpsc::channel();
+    let server = switchboard::Server::new().add(NotesServer::new(Kept(sender)));
+    let notes = serve(server.alias("kiss/7", "Notes/Keep").alias("kiss/8", "Notes/Wait"));
+    let url = format!("{notes}?wire=kiss&function=Notes/Keep:7&function=Notes/Wait:8&snappy=dynamic");
+    let keep = ["Notes/Keep", "-d", r#"{"text": "hi"}"#];
+    for schema in [&[][..], &["--raw", "unary"]] {
+        assert_eq!(call(&url, &[&keep, schema].concat()).values(), [json!("hi")], "{schema:?}");
+        assert_eq!(kept.recv(), Ok(2), "{schema:?}");
+    }
+    assert_eq!(call(&url, &[&keep[..], &["--oneway"]].concat()).stdout, "");
+    assert_eq!(kept.recv_timeout(Duration::from_secs(20)), Ok(2));
+    assert_eq!(call(&url, &["Notes/Wait", "--timeout", "300ms"]).code, 68);
+    for (options, arguments, expected) in [
+        ("wire=kiss", &[][..], "add function=Notes/Keep:NUMBER to the address"),
+        ("wire=kiss&function=Notes/Keep:7", &["-H", "x-a: b"], "kiss-rpc carries no metadata"),
+    ] {
+        let done = call(&format!("{notes}?{options}"), &[&keep, arguments].concat());
+        assert_ne!(done.code, 0, "{options}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{options}: {}", done.stderr);
+    }
 }

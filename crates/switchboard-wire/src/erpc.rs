@@ -17,9 +17,11 @@
 //! | --- | --- | --- |
 //! | 1 CALL | a call | answered with 404: nothing can be called here |
 //! | 2 REPLY | dropped | the answer of a call |
-//! | 3 PUSH | a one-way call | dropped |
+//! | 3 PUSH | a one-way call | a push, if somebody listens |
 //! | 4 AUTH_CALL | its body is the credential of all calls of the connection; answered with AUTH_REPLY | dropped |
 //! | 5 AUTH_REPLY | dropped | dropped |
+//!
+//! A server pushes as well, without filters: path `a/b` of a push is the name `/a/b`.
 //!
 //! A CALL or PUSH to `/heartbeat` is answered here if there is no such method.
 //!

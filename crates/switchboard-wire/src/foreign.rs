@@ -1,6 +1,8 @@
 //! What several wires of other frameworks have in common.
 
 mod metadata;
+#[cfg(test)]
+pub(crate) mod side;
 mod status;
 
 pub(crate) use metadata::{

@@ -3,6 +3,7 @@
 //! Every function takes arbitrary bytes, draws its [`Choices`] from them and panics when its property does
 //! not hold. `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's.
 
+mod answers;
 mod baidu;
 mod choices;
 mod conversation;

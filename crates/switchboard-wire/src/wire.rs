@@ -206,7 +206,7 @@ pub struct Opened {
 }
 
 /// A message that a server sends without having been asked.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Push {
     /// What it is about, in two parts: `Service/Method`. Sender and receiver agree on them; no service has to have this
@@ -216,12 +216,22 @@ pub struct Push {
     pub metadata: Metadata,
     /// The message, written as both sides agree.
     pub message: Bytes,
+    /// How it is written, as far as the wire says so: `Raw` says nothing.
+    pub codec: Codec,
 }
 
 impl Push {
-    /// A message without metadata.
+    /// A message without metadata, of which nobody says how it is written.
     pub fn new(path: impl Into<String>, message: impl Into<Bytes>) -> Push {
-        Push { path: path.into(), metadata: Metadata::new(), message: message.into() }
+        Push { path: path.into(), metadata: Metadata::new(), message: message.into(), codec: Codec::Raw }
+    }
+
+    /// Says how the message is written. A peer of eRPC that reads more than bytes has to be told; a wire that has no
+    /// number for the codec says nothing.
+    #[must_use]
+    pub fn with_codec(mut self, codec: Codec) -> Push {
+        self.codec = codec;
+        self
     }
 
     /// Adds metadata.
@@ -240,6 +250,15 @@ impl Push {
     pub fn weight(&self) -> usize {
         size_of::<Push>() + self.path.len() + self.metadata.encoded_len() + self.message.len()
     }
+}
+
+/// What a wire has room for in a [`Push`], in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PushRoom {
+    /// Longest path.
+    pub path: usize,
+    /// Largest [metadata](Metadata::encoded_len).
+    pub metadata: usize,
 }
 
 /// What arrived at a server.
@@ -426,12 +445,12 @@ pub trait ServerWire: Send {
         u32::MAX
     }
 
-    /// Whether the wire has a place for messages that nobody asked for.
-    fn pushes(&self) -> bool {
-        false
+    /// The room for messages that nobody asked for; none on a wire that has no place for them.
+    fn pushes(&self) -> Option<PushRoom> {
+        None
     }
 
-    /// Sends a message that the peer did not ask for, if the wire [has a place](Self::pushes) for it.
+    /// Sends a message that the peer did not ask for, if the wire [has room](Self::pushes) for it.
     fn push(&mut self, _push: &Push, _out: &mut Outbox) {}
 
     /// Bytes of a stream that a peer may send ahead of its reader, where peers are told so many: more on a wire that

@@ -58,7 +58,7 @@ mod reword;
 mod rpcx;
 mod standard;
 pub(crate) mod text;
-mod thrift;
+pub(crate) mod thrift;
 mod ticket;
 mod timeout;
 mod trailers;

@@ -13,10 +13,9 @@ use std::{
     },
 };
 pub use switchboard_wire::wire::Push;
+use switchboard_wire::wire::PushRoom;
 use tokio::sync::Notify;
 
-/// Longest part of a path, in bytes.
-const NAME_BYTES_MAX: usize = 1 << 10;
 /// Messages of a channel that wait for their reader, in bytes.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
@@ -32,6 +31,7 @@ pub(crate) struct Outgoing {
     /// Something is in `waiting`.
     any: AtomicBool,
     limits: switchboard_wire::Limits,
+    room: PushRoom,
     /// Bytes that may wait.
     bytes_max: usize,
 }
@@ -45,12 +45,13 @@ struct Waiting {
 }
 
 impl Pusher {
-    pub(crate) fn new(wakes: &Arc<Wakes>, limits: &crate::Limits) -> Pusher {
+    pub(crate) fn new(wakes: &Arc<Wakes>, limits: &crate::Limits, room: PushRoom) -> Pusher {
         Pusher(Arc::new(Outgoing {
             wakes: wakes.clone(),
             waiting: Mutex::default(),
             any: AtomicBool::new(false),
             limits: limits.wire(),
+            room,
             bytes_max: limits.outbox_bytes_max(),
         }))
     }
@@ -59,8 +60,8 @@ impl Pusher {
     ///
     /// # Errors
     /// `Unavailable` once the connection has ended; `ResourceExhausted` for a peer that does not read what it was sent
-    /// already (`outbox_bytes_max`), or a message or metadata over the limits of the listener; `InvalidArgument` for a
-    /// path with a part of more than 1 KiB.
+    /// already (`outbox_bytes_max`), or a message or metadata over the limits of the listener or more than the wire has
+    /// room for; `InvalidArgument` for a path of more than 254 bytes on eRPC, and 1 KiB on rpcx.
     pub fn push(&self, push: Push) -> Result<()> {
         self.0.check(&push)?;
         let mut waiting = self.0.lock();
@@ -124,16 +125,19 @@ impl Outgoing {
     }
 
     fn check(&self, push: &Push) -> Result<()> {
-        let (service, method) = push.names();
-        let name = service.len().max(method.len());
-        if name > NAME_BYTES_MAX {
-            let text =
-                format!("a part of a path of {name} bytes is over the limit of {NAME_BYTES_MAX} bytes");
+        let (path, max) = (push.path.len(), self.room.path);
+        if path > max {
+            let text = format!("a path of {path} bytes is over the {max} bytes of the wire");
             return Err(Status::invalid_argument(text));
+        }
+        let (metadata, max) = (push.metadata.encoded_len(), self.room.metadata);
+        if metadata > max {
+            let text = format!("metadata of {metadata} bytes is over the {max} bytes of the wire");
+            return Err(Status::resource_exhausted(text));
         }
         for (what, bytes, max, limit) in [
             ("a message", push.message.len(), self.limits.message_bytes_max, "message_bytes_max"),
-            ("metadata", push.metadata.encoded_len(), self.limits.metadata_bytes_max, "metadata_bytes_max"),
+            ("metadata", metadata, self.limits.metadata_bytes_max, "metadata_bytes_max"),
         ] {
             if bytes > max as usize {
                 let text = format!("{what} of {bytes} bytes is over the limit of {max} bytes ({limit})");
@@ -227,11 +231,13 @@ mod tests {
     use super::*;
     use crate::{Code, Limit, limits::Source};
 
+    const ROOM: PushRoom = PushRoom { path: 254, metadata: 17_000 };
+
     #[test]
     fn a_peer_that_does_not_read_is_sent_no_more() {
         let mut limits = crate::Limits::default();
         limits.set(Limit::OutboxBytesMax, 65_536, Source::Listener).unwrap();
-        let pusher = Pusher::new(&Arc::default(), &limits);
+        let pusher = Pusher::new(&Arc::default(), &limits, ROOM);
         let one = Push::new("News/Flash", vec![0; 40_000]);
         for _ in 0..2 {
             pusher.push(one.clone()).unwrap();
@@ -249,13 +255,17 @@ mod tests {
 
     #[test]
     fn what_is_over_a_limit_is_refused() {
-        let pusher = Pusher::new(&Arc::default(), &crate::Limits::default());
-        let mut metadata = crate::Metadata::new();
-        metadata.insert("large", vec![b'x'; 20_000]).unwrap();
+        let pusher = Pusher::new(&Arc::default(), &crate::Limits::default(), ROOM);
+        let metadata = |bytes: usize| {
+            let mut metadata = crate::Metadata::new();
+            metadata.insert("large", vec![b'x'; bytes]).unwrap();
+            metadata
+        };
         for (push, code) in [
-            (Push::new("n".repeat(1025), ""), Code::InvalidArgument),
+            (Push::new("n".repeat(255), ""), Code::InvalidArgument),
             (Push::new("a/b", vec![0; (4 << 20) + 1]), Code::ResourceExhausted),
-            (Push::new("a/b", "").with_metadata(metadata), Code::ResourceExhausted),
+            (Push::new("a/b", "").with_metadata(metadata(16_500)), Code::ResourceExhausted),
+            (Push::new("a/b", "").with_metadata(metadata(17_500)), Code::ResourceExhausted),
         ] {
             assert_eq!(pusher.push(push).unwrap_err().code(), code);
         }

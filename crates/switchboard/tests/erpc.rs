@@ -7,7 +7,7 @@ mod support;
 use std::sync::{Arc, atomic::Ordering};
 use support::{raw::soon, *};
 use switchboard::{
-    Channel, Code, Codec, Limit, Running, Server, Status,
+    Channel, Code, Codec, Cx, Limit, Push, Pushes, Result, Running, Server, Status,
     auth::{Caller, Tokens},
     codec::serde,
 };
@@ -242,5 +242,45 @@ async fn options_that_are_not_known_are_named() {
         let status = Channel::connect(&url).await.err().unwrap();
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains(expected), "{status}");
+    }
+}
+
+#[switchboard::service(name = "test.News")]
+trait News {
+    async fn subscribe(&self, cx: &Cx) -> Result<()>;
+}
+
+struct Agency;
+
+impl News for Agency {
+    async fn subscribe(&self, cx: &Cx) -> Result<()> {
+        let pusher = cx.pusher()?;
+        pusher.push(Push::new("news/flash", "\"during\"").with_codec(Codec::Json))?;
+        tokio::spawn(async move {
+            pusher.push(Push::new("news/flash", "after")).unwrap();
+        });
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_asked_for_comes_in_every_framing() {
+    let server = Server::new().add(NewsServer::new(Agency)).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
+    for framing in ["raw", "json", "proto"] {
+        let (url, pushes) =
+            (format!("{}?wire=erpc&framing={framing}&filter=gzip", running.url()), Pushes::new());
+        let news = NewsClient::new(Channel::builder(&url).pushes(&pushes).connect().await.unwrap());
+        soon(news.subscribe()).await.unwrap();
+        for expected in
+            [Push::new("news/flash", "\"during\"").with_codec(Codec::Json), Push::new("news/flash", "after")]
+        {
+            assert_eq!(soon(pushes.next()).await, expected, "{framing}");
+        }
+        // Nobody has to listen: what comes before the second answer is dropped.
+        let deaf = NewsClient::connect(&url).await.unwrap();
+        for _ in 0..2 {
+            soon(deaf.subscribe()).await.unwrap();
+        }
     }
 }

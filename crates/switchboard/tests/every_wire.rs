@@ -1,7 +1,8 @@
 //! Every wire at once on one port, with connections between them that say nothing, and callers whose bytes come one at
 //! a time: nobody notices the others.
 //!
-//! As many calls as a test run has time for; `EVERY_WIRE_SECONDS=60` goes on for so long.
+//! As many calls as a test run has time for; `EVERY_WIRE_SECONDS=60` goes on for so long. Programs that others have
+//! written call beside them where `EVERY_WIRE_PROGRAMS` names some: see [`Program`].
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
@@ -9,7 +10,7 @@ mod support;
 
 use bytes::Bytes;
 use serde_json::Value;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, process, time::Duration};
 use support::raw::soon;
 use switchboard::{
     Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Result, Server, Service, ServiceInfo,
@@ -40,18 +41,23 @@ impl Service for Mirror {
 }
 
 /// Channels, by scheme and options.
-const CHANNELS: [&str; 20] = [
+const CHANNELS: [&str; 25] = [
     "tcp://ADDRESS",
     "tcp://ADDRESS?wire=baidu_std",
     "tcp://ADDRESS?wire=baidu_std&codec=json&names=short&checksum=crc32c",
     "tcp://ADDRESS?wire=connect",
     "tcp://ADDRESS?wire=connect&codec=json",
     "tcp://ADDRESS?wire=connect&http=1",
+    "tcp://ADDRESS?wire=erpc",
+    "tcp://ADDRESS?wire=erpc&framing=json&codec=json",
+    "tcp://ADDRESS?wire=erpc&framing=proto&filter=gzip",
     "tcp://ADDRESS?wire=grpc",
     "tcp://ADDRESS?wire=grpc-web",
     "tcp://ADDRESS?wire=grpc-web&http=1",
     "tcp://ADDRESS?wire=grpc-web-text",
     "tcp://ADDRESS?wire=jsonrpc",
+    "tcp://ADDRESS?wire=kiss&function=test.Mirror/Show:1",
+    "tcp://ADDRESS?wire=kiss&function=test.Mirror/Show:1&snappy=forced",
     "tcp://ADDRESS?wire=rpcx",
     "tcp://ADDRESS?wire=rpcx&codec=json&names=short",
     "tcp://ADDRESS?wire=rpcx&network=http",
@@ -196,6 +202,41 @@ async fn silent(server: SocketAddr) {
     }
 }
 
+/// A program and its arguments, in which `ADDRESS` and `PORT` are those of the server. It makes some calls, and says by
+/// its exit code whether all were answered well.
+type Program = Vec<String>;
+
+/// What `EVERY_WIRE_PROGRAMS` has: a line each, with tabs between the words.
+fn programs() -> Vec<Program> {
+    let set = std::env::var("EVERY_WIRE_PROGRAMS").unwrap_or_default();
+    set.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+/// Runs a program, and again when it has ended; says how often.
+async fn run_again(
+    program: &Program,
+    server: SocketAddr,
+    length: Length,
+) -> std::result::Result<u64, String> {
+    let filled = |word: &String| {
+        word.replace("ADDRESS", &server.to_string()).replace("PORT", &server.port().to_string())
+    };
+    let words: Vec<_> = program.iter().map(filled).collect();
+    let mut runs = 0;
+    while length.goes_on(runs, 1) {
+        let mut command = process::Command::new(&words[0]);
+        command.args(&words[1..]).stdin(process::Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        if !output.status.success() {
+            let [said, complained] =
+                [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+            return Err(format!("{words:?}: {}\n{said}{complained}", output.status));
+        }
+        runs += 1;
+    }
+    Ok(runs)
+}
+
 /// How long callers go on.
 #[derive(Clone, Copy)]
 struct Length(Option<Instant>);
@@ -214,7 +255,8 @@ impl Length {
 
 #[tokio::test]
 async fn every_wire_at_once_among_silent_and_slow_connections() {
-    let running = Server::new().add(Mirror).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let server = Server::new().add(Mirror).alias("kiss/1", SHOW.path).listen("tcp://127.0.0.1:0");
+    let running = server.start().await.unwrap();
     let address: SocketAddr = running.url().trim_start_matches("tcp://").parse().unwrap();
     let slow = slow_line(address).await;
     let mut around = JoinSet::new();
@@ -223,8 +265,18 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
     }
     // Opened now and used when all is over.
     let mut late = Caller::all(address).await;
+    // While nobody calls yet: what comes a byte at a time waits for everybody else between any two.
+    let (plain, bytewise) = (Caller::all(address).await, Caller::all(slow).await);
 
     let length = Length::from_environment();
+    let mut foreign = JoinSet::new();
+    for program in programs() {
+        foreign.spawn(async move {
+            let runs = run_again(&program, address, length).await?;
+            println!("{runs} times {}", program.join(" "));
+            std::result::Result::<(), String>::Ok(())
+        });
+    }
     let mut callers = JoinSet::new();
     let mut begin = |name: &'static str, mut caller: Caller, first: u64, calls: u64| {
         callers.spawn(async move {
@@ -236,7 +288,7 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
             std::result::Result::<u64, String>::Ok(made)
         });
     };
-    for (name, caller) in Caller::all(address).await {
+    for (name, caller) in plain {
         match caller {
             Caller::Channel(channel) => {
                 for at in 0..CALLERS {
@@ -246,7 +298,7 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
             by_hand => begin(name, by_hand, 0, CALLS[0]),
         }
     }
-    for (name, caller) in Caller::all(slow).await {
+    for (name, caller) in bytewise {
         begin(name, caller, 1 << 48, CALLS[1]);
     }
     let (mut calls, mut wrong) = (0, Vec::new());
@@ -255,6 +307,9 @@ async fn every_wire_at_once_among_silent_and_slow_connections() {
             Ok(made) => calls += made,
             Err(why) => wrong.push(why),
         }
+    }
+    while let Some(ended) = foreign.join_next().await {
+        wrong.extend(ended.unwrap().err());
     }
     for (name, caller) in &mut late {
         // Those without a channel are cut like everybody who says nothing.

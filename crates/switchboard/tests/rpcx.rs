@@ -369,7 +369,7 @@ async fn wires_without_a_place_for_pushes_say_so() {
     let builder = Channel::builder(&running.url()).pushes(&Pushes::new());
     let status = builder.connect().await.err().unwrap();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("wire=rpcx has"), "{status}");
+    assert!(status.message().contains("wire=rpcx and wire=erpc have"), "{status}");
 }
 
 #[tokio::test]

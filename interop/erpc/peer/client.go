@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/andeya/erpc/v7"
 	"github.com/andeya/erpc/v7/codec"
@@ -28,6 +29,8 @@ type caller struct {
 
 const token = "sesame"
 
+const patience = 20 * time.Second
+
 // bearer says who it is before anything else.
 var bearer = auth.NewBearerPlugin(func(_ auth.Session, send auth.SendOnce) *erpc.Status {
 	var reply string
@@ -37,6 +40,7 @@ var bearer = auth.NewBearerPlugin(func(_ auth.Session, send auth.SendOnce) *erpc
 func runClient(address string) {
 	failures, count := 0, 0
 	anonymous, known := erpc.NewPeer(erpc.PeerConfig{}), erpc.NewPeer(erpc.PeerConfig{}, bearer)
+	anonymous.RoutePush(new(news))
 	run := func(name string, peer erpc.Peer, framing string, cases []testCase, settings ...erpc.MessageSetting) {
 		session, status := peer.Dial(address, framings[framing])
 		if !status.OK() {
@@ -73,6 +77,7 @@ func cases() []testCase {
 		{"metadata", metadata},
 		{"many at once", many},
 		{"push", push},
+		{"pushed", pushed},
 		{"texts", texts},
 		{"nil", nothing},
 		{"protobuf", shout},
@@ -227,6 +232,41 @@ func push(c caller) error {
 		return err
 	}
 	return equal(after-before, 6)
+}
+
+// heard is what the server has pushed.
+var heard = make(chan string, 16)
+
+type news struct {
+	erpc.PushCtx
+}
+
+func (n *news) Flash(text *Text) *erpc.Status {
+	heard <- fmt.Sprintf("%s: %s", n.PeekMeta("number"), text.Text)
+	return nil
+}
+
+func (n *news) Raw(bytes *[]byte) *erpc.Status {
+	heard <- string(*bytes)
+	return nil
+}
+
+// pushed is told by the server what it did not ask for. Messages of a connection may be handled in any order.
+func pushed(c caller) error {
+	if err := c.call("/arith/back", nil, &Number{}); err != nil {
+		return err
+	}
+	var got []string
+	for range 4 {
+		select {
+		case text := <-heard:
+			got = append(got, text)
+		case <-time.After(patience):
+			return fmt.Errorf("%q came, and no more", got)
+		}
+	}
+	slices.Sort(got)
+	return equal(got, []string{"0: news & more", "1: news & more", "2: news & more", "any bytes"})
 }
 
 // texts have what is escaped in JSON once, twice, or not at all.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,8 +56,9 @@ func (a *Arith) Mirror(text *Text) (*Text, *erpc.Status) {
 // Back calls its caller, who can be told something but not asked; it answers with the code of the refusal.
 func (a *Arith) Back(*struct{}) (*Number, *erpc.Status) {
 	session := a.Session()
-	for range 3 {
-		if status := session.Push("/news/flash", &Text{"news"}); !status.OK() {
+	for n := range 3 {
+		number := erpc.WithSetMeta("number", strconv.Itoa(n))
+		if status := session.Push("/news/flash", &Text{"news"}, number); !status.OK() {
 			return nil, status
 		}
 	}

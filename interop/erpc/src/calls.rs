@@ -5,7 +5,7 @@ use crate::{
     services::{ArithClient, NotesClient, Number, Product, Text},
 };
 use std::{fmt::Debug, time::Duration};
-use switchboard::{Channel, Code, Retry, Status};
+use switchboard::{Channel, Code, Codec, Pushes, Retry, Status};
 
 /// Longer than every deadline here but the one that is to pass.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,9 +19,11 @@ pub(crate) async fn all(urls: &[String]) -> Result<(), String> {
     for url in urls {
         for filter in ["none", "gzip"] {
             let url = format!("{url}&wire=erpc&filter={filter}");
-            let channel = channel(&url).await?;
+            let pushes = Pushes::new();
+            let builder = Channel::builder(&url).timeout(PATIENCE).pushes(&pushes);
+            let channel = builder.connect().await.map_err(|status| format!("{url}: {status}"))?;
             let (arith, notes) = (ArithClient::new(channel.clone()), NotesClient::new(channel.clone()));
-            let case = Case { arith, notes, echo: EchoClient::new(channel) };
+            let case = Case { arith, notes, echo: EchoClient::new(channel), pushes };
             for (name, outcome) in [
                 ("mul", case.mul().await),
                 ("groups", groups(&url).await),
@@ -65,6 +67,7 @@ struct Case {
     arith: ArithClient,
     notes: NotesClient,
     echo: EchoClient,
+    pushes: Pushes,
 }
 
 impl Case {
@@ -130,7 +133,14 @@ impl Case {
 
     /// The server pushes and calls before it answers: it is heard, and told that there is nothing to call.
     async fn back(&self) -> Result<(), String> {
-        equal(&*self.arith.back().await.map_err(text)?, &Number { number: 404 })
+        equal(&*self.arith.back().await.map_err(text)?, &Number { number: 404 })?;
+        for number in ["0", "1", "2"] {
+            let next = tokio::time::timeout(PATIENCE, self.pushes.next()).await;
+            let push = next.map_err(|_| format!("{number} of 3 pushes came"))?;
+            equal(&(&*push.path, &push.message[..]), &("news/flash", &br#"{"text":"news"}"#[..]))?;
+            equal(&(push.metadata.text("number"), push.codec), &(Some(number), Codec::Json))?;
+        }
+        Ok(())
     }
 
     /// The server has no deadline; we do.

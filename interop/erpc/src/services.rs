@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use switchboard::{Cx, Result, Server, Status};
+use switchboard::{Codec, Cx, Metadata, Push, Result, Server, Status};
 
 /// The names of Go fields that have no tags.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
@@ -44,8 +44,8 @@ pub(crate) trait Arith {
     async fn tell(&self, cx: &Cx) -> Result<Said>;
     async fn sleep_for(&self, ms: Option<u32>) -> Result<()>;
     async fn mirror(&self, text: String) -> Result<Text>;
-    /// The peer calls its caller.
-    async fn back(&self) -> Result<Number>;
+    /// The peer calls its caller, and tells it something.
+    async fn back(&self, cx: &Cx) -> Result<Number>;
     /// The peer has no such method.
     async fn lost(&self) -> Result<()>;
 }
@@ -92,8 +92,17 @@ impl Arith for Integers {
         Ok(Text { text })
     }
 
-    async fn back(&self) -> Result<Number> {
-        Err(Status::unimplemented("handlers do not call their callers"))
+    /// Handlers tell their callers something, and do not call them.
+    async fn back(&self, cx: &Cx) -> Result<Number> {
+        let pusher = cx.pusher()?;
+        for number in 0..3 {
+            let mut metadata = Metadata::new();
+            metadata.insert("number", number.to_string())?;
+            let push = Push::new("news/flash", r#"{"text":"news & more"}"#).with_metadata(metadata);
+            pusher.push(push.with_codec(Codec::Json))?;
+        }
+        pusher.push(Push::new("news/raw", "any bytes"))?;
+        Ok(Number { number: 0 })
     }
 
     async fn lost(&self) -> Result<()> {

@@ -10,11 +10,13 @@ pub(super) enum Wire {
     #[value(name = "baidu_std")]
     BaiduStd,
     Connect,
+    Erpc,
     Grpc,
     GrpcWeb,
     GrpcWebText,
     #[value(name = "jsonrpc")]
     JsonRpc,
+    Kiss,
     Native,
     Rpcx,
     Thrift,
@@ -25,10 +27,12 @@ impl Wire {
         match self {
             Wire::BaiduStd => "baidu_std",
             Wire::Connect => "connect",
+            Wire::Erpc => "erpc",
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::GrpcWebText => "grpc-web-text",
             Wire::JsonRpc => "jsonrpc",
+            Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
             Wire::Thrift => "thrift",
@@ -37,7 +41,7 @@ impl Wire {
 
     /// Whether a server that speaks it may well speak nothing else: without streams, and without reflection.
     pub(super) fn is_foreign(self) -> bool {
-        matches!(self, Wire::BaiduStd | Wire::Rpcx | Wire::Thrift)
+        matches!(self, Wire::BaiduStd | Wire::Erpc | Wire::Kiss | Wire::Rpcx | Wire::Thrift)
     }
 
     /// Whether it goes over HTTP.
@@ -64,14 +68,20 @@ const OF_THE_CALL: &[&str] = &[
     "codec",
     "compression",
     "deflate",
+    "filter",
     "framed",
+    "framing",
+    "function",
     "get",
+    "heartbeats",
     "http",
     "multiplexed",
     "names",
     "network",
     "path",
+    "prefix",
     "protocol",
+    "snappy",
     "zlib",
 ];
 
@@ -111,17 +121,23 @@ impl Target {
             let (asked, flag) = (asked.name(), flag.name());
             return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
         }
-        let usual = match args.thrift.is_empty() {
+        let usual = match args.schema.thrift.is_empty() {
             false => Wire::Thrift,
             true if is_websocket(&address) => Wire::Native,
             true => Wire::Grpc,
         };
         let wire = args.wire.or(wire).unwrap_or(usual);
-        if wire != Wire::Thrift && !args.thrift.is_empty() {
+        if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
         match path {
-            Some(path) if wire == Wire::JsonRpc => options.push(("path".to_owned(), path)),
+            // Without one too it is the address of a server of HTTP.
+            None if wire == Wire::Thrift && is_http(&args.url) => {
+                options.push(("path".to_owned(), "/".to_owned()));
+            }
+            Some(path) if [Wire::JsonRpc, Wire::Thrift].contains(&wire) => {
+                options.push(("path".to_owned(), path));
+            }
             Some(_) => {
                 return Err(format!(
                     "{:?} has a path: name the method behind the address instead",
@@ -170,6 +186,11 @@ impl Target {
         url
     }
 
+    /// Whether calls go by HTTP, on a wire that has connections of its own elsewhere.
+    pub(super) fn is_posted(&self) -> bool {
+        self.options.iter().any(|(name, _)| ["http", "path"].contains(&name.as_str()))
+    }
+
     /// Whether the options say so.
     pub(super) fn has_option(&self, name: &str, value: &str) -> bool {
         self.options.iter().any(|(known, set)| known == name && set == value)
@@ -209,6 +230,10 @@ impl Target {
 
 fn is_tls(address: &str) -> bool {
     address.starts_with("tls://") || address.starts_with("wss://")
+}
+
+fn is_http(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
 }
 
 fn is_websocket(address: &str) -> bool {
@@ -282,6 +307,8 @@ mod tests {
             ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
             ("a:1?wire=rpcx&names=short", "tcp://a:1?connections=1&wire=rpcx&names=short"),
             ("a:1?codec=json --wire baidu_std", "tcp://a:1?connections=1&wire=baidu_std&codec=json"),
+            ("http://a --thrift a.thrift", "tcp://a:80?connections=1&wire=thrift&path=/"),
+            ("https://a/x?wire=thrift", "tls://a:443?connections=1&wire=thrift&path=/x"),
             ("a:1?framed=false --thrift a.thrift", "tcp://a:1?connections=1&wire=thrift&framed=false"),
             (
                 "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",
@@ -300,6 +327,11 @@ mod tests {
             ("wss://a/x --ca x.pem", "tls://a:443?connections=1&wire=grpc&ca=x.pem"),
             ("http://a/rpc?http=2 --wire jsonrpc", "tcp://a:80?connections=1&wire=grpc"),
             ("a:1?network=http&names=short --wire rpcx", "tcp://a:1?connections=1&wire=grpc"),
+            ("a:1?framing=json&filter=gzip&prefix=v1 --wire erpc", "tcp://a:1?connections=1&wire=grpc"),
+            (
+                "a:1?function=a.B/C:1&snappy=forced&heartbeats=true&wire=kiss",
+                "tcp://a:1?connections=1&wire=grpc",
+            ),
         ] {
             assert_eq!(target(line).unwrap().url(Wire::Grpc), url, "{line}");
         }
@@ -312,7 +344,7 @@ mod tests {
             ("http://a:1/x", "has a path"),
             (
                 "a:1?wire=soap",
-                "expected one of baidu_std, connect, grpc, grpc-web, grpc-web-text, jsonrpc, native, rpcx, thrift",
+                "expected one of baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, jsonrpc, kiss, native, rpcx, thrift",
             ),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Codec, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
-    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
+    wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::{Bytes, BytesMut};
 use std::borrow::Cow;
@@ -63,8 +63,9 @@ impl Client {
                 self.refuse(message.sequence, &message.name, out);
                 Ok(None)
             }
+            kind::PUSH => Ok(self.heard(&message)),
             // Of these the server expects nothing.
-            kind::PUSH | kind::AUTH_CALL | kind::AUTH_REPLY => Ok(None),
+            kind::AUTH_CALL | kind::AUTH_REPLY => Ok(None),
             other => Err(Fatal(format!("a message of erpc of kind {other}; 1 to 5 are known"))),
         }
     }
@@ -94,6 +95,20 @@ impl Client {
         }
         self.next = Some(reply);
         ClientEvent::Head { id, metadata }
+    }
+
+    /// What the server says unasked; nobody waits for what is over a limit.
+    fn heard(&self, message: &Message<'_>) -> Option<ClientEvent> {
+        if message.body.len() > self.limits.message_bytes_max as usize {
+            return None;
+        }
+        let (name, behind) = message.names();
+        let metadata = metadata::read(&[&message.metadata, behind], &self.limits).ok()?;
+        let path = String::from_utf8_lossy(name.strip_prefix(b"/").unwrap_or(name));
+        let known =
+            [Codec::Json, Codec::Proto].into_iter().find(|known| codec::id(*known) == Some(message.codec));
+        let push = Push::new(path, message.body.clone()).with_metadata(metadata);
+        Some(ClientEvent::Push(Box::new(push.with_codec(known.unwrap_or(Codec::Raw)))))
     }
 
     fn too_large(&self, id: CallId, bytes: usize) -> ClientEvent {
@@ -143,15 +158,9 @@ impl ClientWire for Client {
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };
-        let codec = match open.codec {
-            Codec::Json => codec::JSON,
-            Codec::Proto => codec::PROTO,
-            other => {
-                return Err(Status::unimplemented(format!(
-                    "{other} is not carried by erpc; json and proto are"
-                )));
-            }
-        };
+        let codec = codec::id(open.codec).ok_or_else(|| {
+            Status::unimplemented(format!("{} is not carried by erpc; json and proto are", open.codec))
+        })?;
         let name = self.methods.get(usize::from(open.method)).map_or(&[][..], |name| name);
         if name.len() > NAME_BYTES_MAX {
             let (len, name) = (name.len(), String::from_utf8_lossy(name));

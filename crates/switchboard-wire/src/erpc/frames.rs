@@ -55,6 +55,11 @@ impl Frames {
         Frames { framing: Some(framing), skip: 0 }
     }
 
+    /// What the connection speaks; none before its first frame.
+    pub(super) fn framing(&self) -> Option<Framing> {
+        self.framing
+    }
+
     /// Takes the next frame, of a message whose body has `body_max` bytes at most.
     ///
     /// # Errors

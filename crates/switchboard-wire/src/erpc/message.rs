@@ -14,10 +14,21 @@ pub(super) mod kind {
 
 /// The ids of codecs.
 pub(super) mod codec {
+    use crate::Codec;
+
     pub(crate) const NONE: u8 = 0;
     pub(crate) const JSON: u8 = b'j';
     pub(crate) const PLAIN: u8 = b's';
     pub(crate) const PROTO: u8 = b'p';
+
+    /// The id of a codec, if erpc has one.
+    pub(crate) fn id(codec: Codec) -> Option<u8> {
+        match codec {
+            Codec::Json => Some(JSON),
+            Codec::Proto => Some(PROTO),
+            _ => None,
+        }
+    }
 }
 
 /// A status that is none.
@@ -36,6 +47,15 @@ pub(super) struct Message<'a> {
     pub(super) metadata: Cow<'a, [u8]>,
     pub(super) codec: u8,
     pub(super) body: Bytes,
+}
+
+impl Message<'_> {
+    /// The name of the method, and the query string behind it.
+    pub(super) fn names(&self) -> (&[u8], &[u8]) {
+        let mut parts = self.name.splitn(2, |byte| *byte == b'?');
+        let mut part = || parts.next().unwrap_or_default();
+        (part(), part())
+    }
 }
 
 /// What the first bytes of a message say, for one whose body is too large to be read.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
     places::Places,
-    wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
+    wire::{CallId, Encoding, Head, Push, PushRoom, ServerEvent, ServerWire},
 };
 use bytes::{Bytes, BytesMut};
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
@@ -33,6 +33,8 @@ pub struct Server {
     calls: Places<Pending>,
     /// What AUTH_CALL adds to each call.
     credentials: Metadata,
+    /// The number of the last message that nobody asked for.
+    pushed: i32,
     refusing: bool,
 }
 
@@ -63,6 +65,7 @@ impl Server {
             methods: HashMap::new(),
             calls: Places::default(),
             credentials: Metadata::new(),
+            pushed: 0,
             refusing: false,
         }
     }
@@ -114,9 +117,7 @@ impl Server {
 
     /// What a call says of itself, and its message; none of a heartbeat.
     fn begin(&mut self, message: &Message<'_>, oneway: bool) -> Result<Option<(Head, Bytes)>, Status> {
-        let mut parts = message.name.splitn(2, |byte| *byte == b'?');
-        let mut part = || parts.next().unwrap_or_default();
-        let (name, behind) = (part(), part());
+        let (name, behind) = message.names();
         let mut metadata = metadata::read(&[&message.metadata, behind], &self.limits)?;
         if name == HEARTBEAT && self.find(name).is_err() {
             let rate = metadata.text(RATE).unwrap_or("0");
@@ -150,8 +151,8 @@ impl Server {
 
     /// How the message is to be read, and its bytes.
     fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
-        let (service, _) = self.table.place(method);
-        let is_protobuf = !self.table.services()[usize::from(service)].descriptor.is_empty();
+        // Whoever gets the messages of a learned one knows what they are.
+        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_learned(method);
         match (message.codec, message.body.is_empty()) {
             (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
             // The caller has written the message itself.
@@ -300,5 +301,29 @@ impl ServerWire for Server {
 
     fn refuse(&mut self) {
         self.refusing = true;
+    }
+
+    fn pushes(&self) -> Option<PushRoom> {
+        // A slash goes before the path, and a byte of metadata may be three once it is escaped.
+        Some(PushRoom { path: NAME_BYTES_MAX - 1, metadata: QUERY_BYTES_MAX / 3 })
+    }
+
+    /// As a push of the client's; its numbers are of its own. Filters are for what was filtered itself.
+    fn push(&mut self, push: &Push, out: &mut Outbox) {
+        // The call that the pusher is from has told the framing.
+        let Some(framing) = self.frames.framing() else { return };
+        self.pushed = self.pushed % i32::MAX + 1;
+        let mut metadata = BytesMut::new();
+        metadata::put(&mut metadata, &push.metadata);
+        let message = Message {
+            sequence: self.pushed,
+            kind: kind::PUSH,
+            name: names::of_push(&push.path).into_bytes().into(),
+            status: Cow::Borrowed(SUCCESS),
+            metadata: Cow::Borrowed(&metadata),
+            codec: codec::id(push.codec).unwrap_or(codec::NONE),
+            body: push.message.clone(),
+        };
+        framing.put(&message, false, out);
     }
 }

@@ -4,7 +4,8 @@ use super::{Client, Framing, HEAD_BYTES_MAX, NAME_BYTES_MAX, Names, Server, Sett
 use crate::{
     Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Origin, Outbox, Retry, ServiceInfo,
     Status,
-    wire::{ClientEvent, ClientWire, Encoding, Head, Open, ServerEvent, ServerWire},
+    foreign::side::{OPEN, Side, bytes},
+    wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -35,24 +36,6 @@ const JSON_CALL: &str = concat!(
 
 const FRAMINGS: [Framing; 3] = [Framing::Raw, Framing::Json, Framing::Proto];
 
-const OPEN: Open<'static> = Open {
-    method: 0,
-    codec: Codec::Json,
-    timeout: None,
-    metadata: &Metadata::new(),
-    oneway: false,
-    more: false,
-    encoding: Encoding::Identity,
-    compressed: false,
-    rest: &[],
-};
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(pair).collect()
-}
-
 /// A frame that counts what follows its length.
 fn counted(payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32 + 1).to_be_bytes()[..], &[0], payload].concat()
@@ -81,53 +64,22 @@ fn raw(message: &Message<'_>) -> Vec<u8> {
     written(Framing::Raw, message, false)
 }
 
-/// One side of a connection, fed by the test.
-struct Side<M> {
-    machine: M,
-    input: Input,
-    out: Outbox,
-}
-
 fn server(limits: Limits) -> Side<Server> {
     let mut table = MethodTable::default();
     table.add(&PAGE).unwrap();
     table.add(&OTHER).unwrap();
     table.limit_messages("pb.Other/Mul", 4).unwrap();
     let machine = Server::new(limits, Arc::new(table));
-    Side { machine, input: Input::default(), out: Outbox::new() }
+    Side::new(machine)
 }
 
 impl Side<Server> {
-    fn next(&mut self, bytes: &[u8]) -> Option<ServerEvent> {
-        self.input.extend(bytes);
-        self.machine.recv(&mut self.input, &mut self.out).unwrap()
-    }
-
-    /// The call that these bytes are.
-    fn open(&mut self, bytes: &[u8]) -> (u32, Head, Bytes) {
-        match self.next(bytes) {
-            Some(ServerEvent::Open { id, head, first, more: false, .. }) => (id, head, first.unwrap()),
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// The bytes are answered without a call; the status that a client reads.
     fn refused(&mut self, framing: Framing, bytes: &[u8]) -> Status {
         assert!(matches!(self.next(bytes), Some(ServerEvent::Handled)));
         match client(framing).events(&self.out.take_all()).pop() {
             Some(ClientEvent::End { id: 6, end: Err(status) }) => status,
             other => panic!("{other:?}"),
-        }
-    }
-
-    fn fatal(&mut self, bytes: &[u8]) -> String {
-        self.input.extend(bytes);
-        loop {
-            match self.machine.recv(&mut self.input, &mut self.out) {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("{bytes:02x?} is waited on"),
-                Err(fatal) => return fatal.0,
-            }
         }
     }
 }
@@ -139,19 +91,10 @@ fn client(framing: Framing) -> Side<Client> {
 fn with(settings: Settings) -> Side<Client> {
     let (mut machine, mut out) = (Client::new(Limits::default(), settings), Outbox::new());
     machine.method(0, "demo.Page/Test", None, &mut out);
-    Side { machine, input: Input::default(), out }
+    Side { out, ..Side::new(machine) }
 }
 
 impl Side<Client> {
-    fn events(&mut self, bytes: &[u8]) -> Vec<ClientEvent> {
-        self.input.extend(bytes);
-        let mut events = Vec::new();
-        while let Some(event) = self.machine.recv(&mut self.input, &mut self.out).unwrap() {
-            events.push(event);
-        }
-        events
-    }
-
     fn fatal(&mut self, bytes: &[u8]) -> String {
         self.input.extend(bytes);
         self.machine.recv(&mut self.input, &mut self.out).unwrap_err().0
@@ -311,13 +254,51 @@ fn pushes_are_never_answered_and_answers_are_nobodys() {
     assert!(side.out.is_empty());
 
     let mut side = client(Framing::Raw);
-    let said = [3, 4, 5].map(|kind| raw(&Message { kind, ..call("/news/flash", b"{}") }));
+    let said = [4, 5].map(|kind| raw(&Message { kind, ..call("/news/flash", b"{}") }));
     assert!(side.events(&said.concat()).is_empty() && side.out.is_empty());
     // A server that calls gets an answer, whose number is not taken for one of ours.
     assert!(side.events(&raw(&call("/client/ask", b"{}"))).is_empty());
     let events = client(Framing::Raw).events(&side.out.take_all());
     let [ClientEvent::End { id: 6, end: Err(status) }] = &events[..] else { panic!("{events:?}") };
     assert!(status.code() == Code::Unimplemented && status.message().contains("/client/ask"), "{status}");
+}
+
+#[test]
+fn what_nobody_asked_for_goes_in_every_framing() {
+    let mut metadata = Metadata::new();
+    metadata.insert("k", "a & b").unwrap();
+    for framing in FRAMINGS {
+        let mut side = server(Limits::default());
+        side.open(&written(framing, &call("/page/test", b"{}"), true));
+        for (sequence, path, name, codec, id) in [
+            (1, "news/flash", "/news/flash", Codec::Json, b'j'),
+            (2, "/news/flash", "/news/flash", Codec::Proto, b'p'),
+            (3, "News.Flash", "News.Flash", Codec::MsgPack, 0),
+        ] {
+            let push = Push::new(path, "true").with_metadata(metadata.clone()).with_codec(codec);
+            side.machine.push(&push, &mut side.out);
+            let metadata = Cow::Borrowed(&b"k=a%20%26%20b"[..]);
+            let expected = Message { sequence, kind: 3, codec: id, metadata, ..call(name, b"true") };
+            let sent = side.out.take_all();
+            assert_eq!(sent, written(framing, &expected, false), "{framing} {path}");
+            let events = client(framing).events(&sent);
+            let [ClientEvent::Push(heard)] = &events[..] else { panic!("{events:?}") };
+            let codec = if id == 0 { Codec::Raw } else { codec };
+            let path = path.trim_start_matches('/').to_owned();
+            assert_eq!(**heard, Push { path, ..push }.with_codec(codec), "{framing}");
+        }
+    }
+    let with_query = raw(&Message { kind: 3, ..call("/news/flash?k=b", b"") });
+    let events = client(Framing::Raw).events(&with_query);
+    assert!(matches!(&events[..], [ClientEvent::Push(heard)] if heard.metadata.text("k") == Some("b")));
+    // Over a limit, and nobody waits.
+    let large = format!("k={}", "v".repeat(20_000)).into_bytes();
+    let too_much = Message { kind: 3, metadata: large.into(), ..call("/news/flash", b"") };
+    let body = vec![b' '; (4 << 20) + 1];
+    let too_large = Message { kind: 3, ..call("/news/flash", &body) };
+    for message in [too_much, too_large] {
+        assert!(client(Framing::Raw).events(&raw(&message)).is_empty());
+    }
 }
 
 #[test]

@@ -2,14 +2,15 @@
 
 use super::{
     Choices,
+    answers::{self, Heard},
     feed::feed,
     machines::{limits, table},
     rpcx::within,
 };
 use crate::{
-    Code, Codec, Input, Limits, Metadata, Outbox, Status,
+    Codec, Input, Limits, Metadata, Outbox,
     erpc::{Client, Framing, HEAD_BYTES_MAX, Names, Server, Settings},
-    wire::{ClientEvent, ClientWire, Encoding, Open, ServerEvent, ServerWire},
+    wire::{ClientEvent, ClientWire, Encoding, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub fn erpc_input(data: &[u8]) {
             let event = client.recv(input, out)?;
             match &event {
                 Some(ClientEvent::Head { metadata, .. }) => within(metadata, None, &limits),
+                Some(ClientEvent::Push(push)) => within(&push.metadata, Some(&push.message), &limits),
                 Some(ClientEvent::Reply { item, .. }) => within(&Metadata::new(), said(Some(item)), &limits),
                 _ => {}
             }
@@ -102,40 +104,18 @@ pub fn erpc_conversation(data: &[u8]) {
     }
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
-        let (metadata, message) = (choices.metadata(4), Bytes::from([b"1", choices.bytes(20)].concat()));
-        let expected = match choices.byte() % 3 {
-            0 => {
-                let code = Code::from_number(1 + u16::from(choices.byte() % 16));
-                let status = Status::new(code, "why: it is so").with_metadata(metadata.clone());
-                server.end(at, Err(&status), &mut answered);
-                Err(code)
-            }
-            1 => {
-                server.reply_with(at, &message, false, &metadata, &mut answered);
-                Ok(message)
-            }
-            _ => {
-                server.head(at, &metadata, &mut answered);
-                server.reply(at, &message, &mut answered);
-                Ok(message)
-            }
-        };
+        let message = Bytes::from([b"1", choices.bytes(20)].concat());
+        let push = choices.one_in(4).then(|| {
+            let codec = if choices.one_in(2) { Codec::Json } else { Codec::Raw };
+            let push = Push::new("feed/flash", message.clone()).with_metadata(choices.metadata(4));
+            let push = push.with_codec(codec);
+            server.push(&push, &mut answered);
+            push
+        });
+        let expected = answers::end(&mut server, at, message, &mut choices, &mut answered);
         to_client.extend(&answered.take_all());
-        let (mut heard, mut end) = (Metadata::new(), None);
-        while end.is_none() {
-            let event = client.recv(&mut to_client, &mut sent).expect("a server of ours").expect("an answer");
-            match event {
-                ClientEvent::Head { id: of, metadata } if of == id => heard = metadata,
-                ClientEvent::Reply { id: of, item, compressed: false } if of == id => end = Some(Ok(item)),
-                ClientEvent::End { id: of, end: Err(status) } if of == id => {
-                    assert_eq!(status.message(), "why: it is so");
-                    heard = status.metadata().clone();
-                    end = Some(Err(status.code()));
-                }
-                event => panic!("{event:?}"),
-            }
-        }
-        assert_eq!((end, heard), (Some(expected), metadata));
+        let heard = answers::listen(&mut client, id, &mut to_client, &mut sent);
+        assert_eq!(heard, Heard { push, ..expected });
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{
     Choices,
+    answers::{self, Heard},
     feed::{answered, feed, heard},
     machines::limits,
 };
 use crate::{
-    Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
-    ServiceInfo, Status,
+    Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo,
     rpcx::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server},
     wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
@@ -141,53 +141,18 @@ pub fn rpcx_conversation(data: &[u8]) {
     }
     while !open.is_empty() {
         let (id, at) = open.swap_remove(usize::from(choices.byte()) % open.len());
-        let (metadata, message) = (choices.metadata(4), Bytes::copy_from_slice(choices.bytes(20)));
-        let pushed = choices.one_in(4).then(|| {
+        let message = Bytes::copy_from_slice(choices.bytes(20));
+        let push = choices.one_in(4).then(|| {
+            let codec = if choices.one_in(2) { Codec::Json } else { Codec::Raw };
             let push = Push::new("news.Feed/Flash", message.clone()).with_metadata(choices.metadata(4));
+            let push = push.with_codec(codec);
             server.push(&push, &mut replies);
             push
         });
-        let mut told = None;
-        let expected = match choices.byte() % 4 {
-            0 => {
-                let code = Code::from_number(1 + u16::from(choices.byte() % 16));
-                let status = Status::new(code, "why it is so").with_metadata(metadata.clone());
-                server.end(at, Err(&status), &mut replies);
-                Err(code)
-            }
-            1 => {
-                server.reply_with(at, &message, false, &metadata, &mut replies);
-                Ok(message)
-            }
-            _ => {
-                server.head(at, &metadata, &mut replies);
-                server.reply(at, &message, &mut replies);
-                Ok(message)
-            }
-        };
+        let expected = answers::end(&mut server, at, message, &mut choices, &mut replies);
         to_client.extend(&replies.take_all());
-        let (mut heard, mut end) = (Metadata::new(), None);
-        while end.is_none() {
-            if let Some((of, item)) = client.next_reply(&mut to_client) {
-                assert_eq!(of, id);
-                end = Some(Ok(item));
-                continue;
-            }
-            let event = client.recv(&mut to_client, &mut sent).expect("a server of ours").expect("an answer");
-            match event {
-                ClientEvent::Pong => {}
-                ClientEvent::Push(push) => told = Some(*push),
-                ClientEvent::Head { id: of, metadata } if of == id => heard = metadata,
-                ClientEvent::Reply { id: of, item, compressed: false } if of == id => end = Some(Ok(item)),
-                ClientEvent::End { id: of, end: Err(status) } if of == id => {
-                    assert_eq!(status.message(), "why it is so");
-                    heard = status.metadata().clone();
-                    end = Some(Err(status.code()));
-                }
-                event => panic!("{event:?}"),
-            }
-        }
-        assert_eq!((end, heard, told), (Some(expected), metadata, pushed));
+        let heard = answers::listen(&mut client, id, &mut to_client, &mut sent);
+        assert_eq!(heard, Heard { push, ..expected });
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
+    Codec, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::Bytes;
@@ -111,7 +111,8 @@ impl Client {
                     Ok(metadata) => {
                         input.skip(head.payload.start);
                         let message = input.take(head.payload.len());
-                        let push = Push::new(path, message).with_metadata(metadata);
+                        let codec = frame::codec_of(head.header.codec >> 4).unwrap_or(Codec::Raw);
+                        let push = Push::new(path, message).with_metadata(metadata).with_codec(codec);
                         return Ok(Some(ClientEvent::Push(Box::new(push))));
                     }
                     // Nobody waits for it.

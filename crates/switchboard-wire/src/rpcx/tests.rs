@@ -2,8 +2,9 @@
 
 use super::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server};
 use crate::{
-    Code, Codec, Encoding, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry,
+    Code, Codec, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry,
     ServiceInfo, Status,
+    foreign::side::{OPEN, Side, bytes},
     wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -20,12 +21,6 @@ static OTHER: ServiceInfo =
 /// A call of `Arith.Mul` in JSON with `__AUTH`, the first of its connection, as recorded.
 const RECORDED: &str = "08000010 0000000000000000 0000003d 00000005 4172697468 00000003 4d756c
     00000016 00000006 5f5f41555448 00000008 6265617265722078 0000000f 7b2241223a31302c2242223a32307d";
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(pair).collect()
-}
 
 /// A frame of a caller: bits, codec and sequence, and its parts.
 fn frame(
@@ -59,36 +54,16 @@ fn mul(payload: &[u8]) -> Vec<u8> {
     frame(0, 1, 7, ["Arith", "Mul"], &[], payload)
 }
 
-/// One side of a connection, fed by the test.
-struct Side<M> {
-    machine: M,
-    input: Input,
-    out: Outbox,
-}
-
 fn server(limits: Limits) -> Side<Server> {
     let mut table = MethodTable::default();
     table.add(&ARITH).unwrap();
     table.add(&OTHER).unwrap();
     table.limit_messages("pb.Other/Mul", 4).unwrap();
     let machine = Server::new(limits, Arc::new(table)).taking(Encodings::ALL);
-    Side { machine, input: Input::default(), out: Outbox::new() }
+    Side::new(machine)
 }
 
 impl Side<Server> {
-    fn next(&mut self, bytes: &[u8]) -> Option<ServerEvent> {
-        self.input.extend(bytes);
-        self.machine.recv(&mut self.input, &mut self.out).unwrap()
-    }
-
-    /// The call that these bytes are.
-    fn open(&mut self, bytes: &[u8]) -> (u32, crate::wire::Head, Bytes) {
-        match self.next(bytes) {
-            Some(ServerEvent::Open { id, head, first, more: false, .. }) => (id, head, first.unwrap()),
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// The bytes are answered without a call; the status that a client reads.
     fn refused(&mut self, bytes: &[u8]) -> Status {
         assert!(matches!(self.next(bytes), Some(ServerEvent::Handled)));
@@ -97,43 +72,13 @@ impl Side<Server> {
             other => panic!("{other:?}"),
         }
     }
-
-    fn fatal(&mut self, bytes: &[u8]) -> String {
-        self.input.extend(bytes);
-        loop {
-            match self.machine.recv(&mut self.input, &mut self.out) {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("{bytes:02x?} is waited on"),
-                Err(fatal) => return fatal.0,
-            }
-        }
-    }
 }
 
 fn client() -> Side<Client> {
     let mut machine = Client::new(Limits::default());
     machine.method(0, "calc.Arith/Mul", None, &mut Outbox::new());
-    Side { machine, input: Input::default(), out: Outbox::new() }
+    Side::new(machine)
 }
-
-impl Side<Client> {
-    fn events(&mut self, bytes: &[u8]) -> Vec<ClientEvent> {
-        self.input.extend(bytes);
-        std::iter::from_fn(|| self.machine.recv(&mut self.input, &mut self.out).unwrap()).collect()
-    }
-}
-
-const OPEN: Open<'static> = Open {
-    method: 0,
-    codec: Codec::Json,
-    timeout: None,
-    metadata: &Metadata::new(),
-    oneway: false,
-    more: false,
-    encoding: Encoding::Identity,
-    compressed: false,
-    rest: &[],
-};
 
 #[test]
 fn recorded_call_is_read_and_answered() {

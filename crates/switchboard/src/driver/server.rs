@@ -143,7 +143,7 @@ impl<W: ServerWire> Connection<W> {
     /// Takes over a connection whose first bytes are in `input`.
     pub(crate) fn new(accepted: Accepted, wire: W) -> Connection<W> {
         let Accepted { io, input, mut peer, settings, shared, wakes, shard } = accepted;
-        peer.pusher = wire.pushes().then(|| Pusher::new(&wakes, &settings));
+        peer.pusher = wire.pushes().map(|room| Pusher::new(&wakes, &settings, room));
         let now = crate::clock::now();
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),

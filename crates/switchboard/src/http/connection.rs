@@ -5,7 +5,7 @@ use super::{
     asked::Asked,
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
     convert::MetadataLimits,
-    dispatch::Dispatch,
+    dispatch::{self, Dispatch},
     envelopes::Envelopes,
     flatbuffers,
     holding::{Holding, Pause},
@@ -19,13 +19,15 @@ use super::{
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
-use crate::{Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared};
+use crate::{
+    Kind, Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared,
+};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
 };
 use bytes::{Buf, Bytes, BytesMut};
-use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
+use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy, Protocol};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -167,6 +169,8 @@ struct Front {
     connect: ConnectRpcService<Dispatch>,
     /// The same for gRPC and gRPC-Web, whose errors differ.
     grpc: ConnectRpcService<Dispatch>,
+    /// Both for methods that no service declares, where they are taken.
+    others: Option<Box<Others>>,
     rest: rest::Caller,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
@@ -177,6 +181,15 @@ struct Front {
     /// For how long nothing may come of a body on HTTP/1.1.
     silence_max: Duration,
     holding: Arc<Holding>,
+}
+
+/// Those for methods of which a server knows no more than what its caller tells.
+struct Others {
+    /// One message goes either way, which the content type of Connect says.
+    connect: ConnectRpcService<Dispatch>,
+    /// Messages may stream.
+    streams: ConnectRpcService<Dispatch>,
+    grpc: ConnectRpcService<Dispatch>,
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -195,13 +208,25 @@ impl Front {
         let standard = Standard::of(&shared).clone();
         let dispatch = Arc::new(Dispatch::new(peer, &holding, limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
-        let connect = ConnectRpcService::from_arc(dispatch)
-            .with_compression(standard.compression())
-            .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
-            .with_limits(message_limits(message));
+        let service = |dispatch| {
+            ConnectRpcService::from_arc(dispatch)
+                .with_compression(standard.compression())
+                .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
+                .with_limits(message_limits(message))
+        };
+        let others = shared.table.takes_others().then(|| {
+            let streams = service(Arc::new(dispatch.learning(Kind::Bidi)));
+            Box::new(Others {
+                connect: service(Arc::new(dispatch.learning(Kind::Unary))),
+                grpc: streams.clone().with_compression(standard.grpc_compression()),
+                streams,
+            })
+        });
+        let connect = service(dispatch);
         Front {
             grpc: connect.clone().with_compression(standard.grpc_compression()),
             connect,
+            others,
             rest,
             jsonrpc: JsonRpc::new(peer, &holding, limits, shard),
             rpcx: Gateway::new(peer, &holding, limits, shard),
@@ -286,7 +311,12 @@ impl Front {
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
-        let method = table.find_called(path);
+        let declared = table.find_called(path);
+        let kind_told = match (&self.others, declared) {
+            (Some(_), None) => kind_told(&request),
+            _ => None,
+        };
+        let method = declared.or_else(|| dispatch::learn(&self.shared, path, kind_told?));
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
@@ -298,10 +328,9 @@ impl Front {
                 Ok(reply)
             });
         }
-        let streams = method.is_some_and(|method| {
-            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
-        });
-        let trailers = streams.then(Arc::<Trailers>::default);
+        let replies_stream =
+            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
+        let trailers = replies_stream.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
@@ -313,7 +342,13 @@ impl Front {
         let (number, holding) = (request.body().number(), self.holding.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
         let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));
-        let service = if is_grpc { &self.grpc } else { &self.connect };
+        let service = match (&self.others, method.filter(|_| declared.is_none())) {
+            (Some(others), Some(_)) if is_grpc => &others.grpc,
+            (Some(others), Some(_)) if kind_told == Some(Kind::Unary) => &others.connect,
+            (Some(others), Some(_)) => &others.streams,
+            _ if is_grpc => &self.grpc,
+            _ => &self.connect,
+        };
         let is_get = asked.method() == Method::GET;
         let answer = service.clone().call(asked);
         Box::pin(async move {
@@ -329,6 +364,13 @@ impl Front {
             Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// What a request of which nobody knows the method tells of its kind; none if it is no call.
+fn kind_told(request: &Request<Received>) -> Option<Kind> {
+    let detected = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST)?;
+    let is_whole = detected.protocol == Protocol::Connect && !detected.is_streaming;
+    Some(if is_whole { Kind::Unary } else { Kind::Bidi })
 }
 
 /// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with

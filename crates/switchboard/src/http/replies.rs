@@ -1,11 +1,12 @@
 //! The messages of a streamed reply, made while hyper sends them.
 
 use super::{convert, holding::Pause, requests::Requests, ticket::Ticket, trailers::Trailers};
-use crate::{Code, Metadata, Result, Status, context, stream::Items};
+use crate::{Code, Metadata, Result, Status, compression::Message, context, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
 use futures_core::Stream;
 use std::{
+    cell::Cell,
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -160,5 +161,36 @@ impl Stream for Replies {
                 None
             }
         })
+    }
+}
+
+/// The only message of a reply as a stream of one.
+pub(super) struct Only {
+    message: Option<Bytes>,
+    head: Cell<Metadata>,
+    trailers: Cell<Metadata>,
+}
+
+impl Only {
+    pub(super) fn of(message: Bytes, head: Metadata, trailers: Metadata) -> Pin<Box<dyn Items>> {
+        Box::pin(Only { message: Some(message), head: head.into(), trailers: trailers.into() })
+    }
+}
+
+impl Items for Only {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        Poll::Ready(self.message.take().map(|message| Ok(message.into())))
+    }
+
+    fn held(&self) -> usize {
+        self.message.as_ref().map_or(0, Bytes::len)
+    }
+
+    fn head(&self) -> Metadata {
+        self.head.take()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.trailers.take()
     }
 }

@@ -156,6 +156,9 @@ impl Caller {
             }
             // Standard services, and callers by name, who get the answer of Connect.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
+            if by_name && kind.starts_with("application/") && self.shared.table.takes_others() {
+                return Err(request);
+            }
             if by_name && is_json && self.dispatch.lookup(name).is_none() {
                 let failure = Failure::new(&self.shared.table.unknown(name));
                 return Ok(ready(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect)));

@@ -46,6 +46,11 @@ pub(super) fn is_thrift<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && kind(request.headers()).is_some()
 }
 
+/// Whether the headers say that the body is Thrift.
+pub(crate) fn is_typed(headers: &HeaderMap) -> bool {
+    kind(headers).is_some()
+}
+
 fn kind(headers: &HeaderMap) -> Option<&'static str> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = kind.split(';').next().unwrap_or_default().trim();

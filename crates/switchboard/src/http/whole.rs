@@ -69,7 +69,7 @@ impl Whole<'_> {
         let mut ticket = Ticket::new(holding, shard, method, deadline, peer, message.len())?;
         ticket.received(message.len());
         let (service, index) = table.place(method);
-        let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
+        let (service_info, info) = (table.service(method), table.info(method));
         let deadline = ticket.deadline();
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
         ticket.set_trace(cx.shared_trace());

@@ -1,6 +1,8 @@
 //! What may be changed, and what is shown, while a server runs.
 
-use super::{Open, Running, Shared, lifecycle};
+#[cfg(feature = "http")]
+use super::Open;
+use super::{Running, Shared, lifecycle};
 #[cfg(feature = "tls")]
 use crate::net::tls::Acceptor;
 #[cfg(feature = "http")]

@@ -53,6 +53,10 @@ impl Foreign for Erpc {
         }
     }
 
+    fn hears_pushes(&self) -> bool {
+        true
+    }
+
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
         Box::new(Client::new(limits.wire(), self.settings.clone()))
     }
