@@ -348,8 +348,8 @@ async fn uploads_that_nobody_reads_stay_within_the_budget() {
     let memory = running.memory();
     assert!(is_cut, "the greediest are cut off at last: {memory:?}");
     assert!(memory.pauses > 0, "{memory:?}");
-    // What a read of each brings at once may come on top.
-    assert!(most <= BUDGET + BUDGET / 2, "{most}");
+    // Of 200 MiB; what a read of each brings at once may come on top.
+    assert!(most <= BUDGET + BUDGET / 2, "{most}: {memory:?}");
     for peer in &peers {
         peer.abort();
     }

@@ -44,8 +44,8 @@ impl Asked {
         Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None, streams: false }
     }
 
-    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests; if it `streams`,
-    /// they go on one by one.
+    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests. If it
+    /// `streams`, they go on one by one.
     pub(super) fn checked(mut self, envelopes: Option<Envelopes>, streams: bool) -> Asked {
         (self.envelopes, self.streams) = (envelopes, streams);
         self

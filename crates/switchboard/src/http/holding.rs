@@ -6,9 +6,9 @@
 //! | requests | bodies while they are collected, messages until their call ends, queues of streams |
 //! | replies | until the socket has taken them: hyper drops a piece then |
 //!
-//! While room is scarce and a connection holds more than the line, its requests are not begun, its streams of replies
-//! wait, and with much unread its socket is not read, so that HTTP/2 opens no window. From time to time a little is
-//! read all the same: there the peer says how much it takes, and what it gives up.
+//! While room is scarce and a connection holds more than the line, its requests are not begun, its streams of
+//! replies wait, and, if it is not for replies, its socket is not read, so that HTTP/2 opens no window.
+//! From time to time a little is read all the same: there the peer says how much it takes, and what it gives up.
 
 use crate::{
     Status,
@@ -184,7 +184,8 @@ impl Holding {
             tracing::warn!("http connection closed: {}", status.message());
             return Poll::Ready(Err(io::Error::other(status.message().to_owned())));
         }
-        if unread.bytes > room.line {
+        // What is read goes into queues and bodies. Replies do not count: for them the peer has to be heard.
+        if unread.bytes + self.part(Part::Requests) > room.line {
             unread.reader = Some(cx.waker().clone());
             return poll_pause(cx, pause).map(Ok);
         }

@@ -29,8 +29,8 @@ pub(super) type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>>
 /// The whole body of a request.
 ///
 /// # Errors
-/// How to answer instead, without the end of the line: 413 for more than `max` bytes, 429 where there is no room, 400 for
-/// a body that ends early.
+/// How to answer instead, without the end of the line: 413 for more than `max` bytes, 429 where there is no room, 400
+/// for a body that ends early.
 pub(super) async fn collect(body: Received, max: usize) -> Result<Bytes, (StatusCode, String)> {
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
