@@ -252,7 +252,8 @@ impl MethodTable {
     ///
     /// Such methods are [learned](Self::learn) as they are called, [`LEARNED_MAX`] at most. They belong to a service
     /// whose number is the count of those that were added; what is kept for each method is kept for all of them
-    /// together, under the number [`len`](Self::len), where the name is `*`. To be called after every [`add`](Self::add).
+    /// together, under the number [`len`](Self::len), where the name is `*`. To be called after every
+    /// [`add`](Self::add).
     ///
     /// # Errors
     /// More than 65535 methods in all.

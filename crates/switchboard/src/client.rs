@@ -96,9 +96,9 @@ impl Channel {
     /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams. Thrift goes by POST likewise, where
     /// `wire=thrift` comes with `http://`, `path` or `http`.
     ///
-    /// On all wires but JSON-RPC and Thrift `compression=gzip`, `zstd` or `deflate` compresses requests and lets replies be
-    /// compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as well: what
-    /// goes through is compressed if the server agrees (`Server::websocket_deflate`).
+    /// On all wires but JSON-RPC and Thrift `compression=gzip`, `zstd` or `deflate` compresses requests and lets
+    /// replies be compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as
+    /// well: what goes through is compressed if the server agrees (`Server::websocket_deflate`).
     ///
     /// # Errors
     /// `InvalidArgument` for a wrong URL, `Unavailable` when no address answers in time.

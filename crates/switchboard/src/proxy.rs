@@ -1,9 +1,9 @@
 //! Calls handed on to other servers: what a proxy is made of.
 //!
 //! [`Forward`] is a service whose handler is a channel. It takes the calls of a service that is known, or those that no
-//! service [declares](crate::Server::fallback), and hands their messages on as bytes, with metadata, the time that is left,
-//! and the end of either side; what comes back goes the same way. The wires of caller and server are independent of
-//! each other. Where they do not write messages in the same codec, a [`Translate`] rewrites them.
+//! service [declares](crate::Server::fallback), and hands their messages on as bytes, with metadata, the time that is
+//! left, and the end of either side; what comes back goes the same way. The wires of caller and server are independent
+//! of each other. Where they do not write messages in the same codec, a [`Translate`] rewrites them.
 //!
 //! ```
 //! use switchboard::{Channel, Server, proxy::Forward};
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! **Without a schema** one thing is unknown: how many messages a method takes and gives. A wire that tells of a call
-//! only that it begins (gRPC) is asked for its first message, and what has no second one within 250 ms goes on as a call
-//! with one request where the next server wants to know. On Connect, JSON-RPC, baidu_std, rpcx and Thrift such a call has
-//! one reply; on the native wire and gRPC any number.
+//! only that it begins (gRPC) is asked for its first message, and what has no second one within 250 ms goes on as a
+//! call with one request where the next server wants to know. On Connect, JSON-RPC, baidu_std, rpcx and Thrift such a
+//! call has one reply; on the native wire and gRPC any number.
 //!
 //! A call costs what a call of a handler through a channel costs, and no lock.
 
@@ -97,8 +97,8 @@ pub struct Translation {
 }
 
 impl Forward {
-    /// Hands on the calls of this service, for [`Server::add`](crate::Server::add). What is kept of its methods is never
-    /// freed.
+    /// Hands on the calls of this service, for [`Server::add`](crate::Server::add). What is kept of its methods is
+    /// never freed.
     pub fn service(info: &'static ServiceInfo, channel: Channel) -> Forward {
         let method = |(index, method): (usize, &MethodInfo)| ClientMethod {
             service: info,

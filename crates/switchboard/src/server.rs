@@ -146,8 +146,8 @@ impl Server {
     }
 
     /// Gives calls of services that were not added to this one, such as [`Forward`](crate::proxy::Forward): those of
-    /// `services`, or of any when there are none. It sees the name that was called in [`Cx::service`](crate::Cx::service) and
-    /// [`Cx::method`](crate::Cx::method), and messages as their bytes.
+    /// `services`, or of any when there are none. It sees the name that was called in
+    /// [`Cx::service`](crate::Cx::service) and [`Cx::method`](crate::Cx::method), and messages as their bytes.
     ///
     /// Names are learned as they are called, 1024 of them, and kept until the process ends: whoever may call can use
     /// them up, and further ones are then unknown. What is set or counted by method holds for all of them together,

@@ -62,8 +62,8 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     pub(super) tls: TlsArgs,
 
-    /// Set a limit of the listeners, as in message_bytes_max=8MiB; `serve --print-limits` shows all. May be given several
-    /// times
+    /// Set a limit of the listeners, as in message_bytes_max=8MiB; `serve --print-limits` shows all. May be given
+    /// several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Limits")]
     pub(super) limit: Vec<String>,
     /// Take this many calls at once; what is above is refused with the time after which to try again

@@ -1,7 +1,7 @@
 //! Methods that no service declares, learned by the names that callers use.
 //!
-//! Places are filled once and never emptied, so that a name is found without a lock. Whoever calls fills them: there are
-//! [`LEARNED_MAX`], and what is learned is never freed.
+//! Places are filled once and never emptied, so that a name is found without a lock. Whoever calls fills them: there
+//! are [`LEARNED_MAX`], and what is learned is never freed.
 
 use super::{Kind, MethodInfo, Params, ServiceInfo};
 use std::{

@@ -230,8 +230,8 @@ impl Limiter {
         let took = now.saturating_duration_since(began);
         let known = self.took_ns.load(Ordering::Relaxed);
         let took_ns = took.as_nanos() as u64;
-        // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller, and a
-        // limit that did not hear of those would never sink under a load at which all calls are late.
+        // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller, and
+        // a limit that did not hear of those would never sink under a load at which all calls are late.
         if outcome.is_none() && took_ns <= known {
             return;
         }

@@ -21,10 +21,10 @@ use std::{
 /// Writes requests to a file, to be sent to another server, or again to this one, by `switchboard replay`. The layer is
 /// cheap to clone; clones write to the same file.
 ///
-/// Calls with one request and one reply are written, one [`Dumped`] a line; streams are not. The file holds what callers
-/// sent, so only its owner may read it; of their metadata it holds nothing but what [`metadata`](Self::metadata) names.
-/// A thread of its own writes it: calls do not wait, and those that would be too many or too large are left out and
-/// counted.
+/// Calls with one request and one reply are written, one [`Dumped`] a line; streams are not. The file holds what
+/// callers sent, so only its owner may read it; of their metadata it holds nothing but what
+/// [`metadata`](Self::metadata) names. A thread of its own writes it: calls do not wait, and those that would be too
+/// many or too large are left out and counted.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), switchboard::Error> {

@@ -82,7 +82,8 @@ mod tests {
         let mut message =
             json!({"cardNumber": {"n": 1}, "items": [{"card_number": "4111", "n": 2}], "accessToken": "t"});
         redact.message(&mut message);
-        let wanted = json!({"cardNumber": REDACTED, "items": [{"card_number": REDACTED, "n": 2}], "accessToken": REDACTED});
+        let items = json!([{"card_number": REDACTED, "n": 2}]);
+        let wanted = json!({"cardNumber": REDACTED, "items": items, "accessToken": REDACTED});
         assert_eq!(message, wanted);
     }
 }

@@ -88,9 +88,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// How many servers it takes to do the work of all: while fewer are well, in proportion fewer calls are sent, and the
-    /// others fail at once with `Unavailable`; 0, which is usual, for never. `min_working=` in URLs. Servers that were
-    /// never tried count as well, and while none is connected calls wait as ever.
+    /// How many servers it takes to do the work of all: while fewer are well, in proportion fewer calls are sent, and
+    /// the others fail at once with `Unavailable`; 0, which is usual, for never. `min_working=` in URLs. Servers that
+    /// were never tried count as well, and while none is connected calls wait as ever.
     pub fn min_working(mut self, servers: u32) -> ChannelBuilder {
         self.policy().min_working = servers;
         self
