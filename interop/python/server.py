@@ -21,13 +21,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Server:
-    """`switchboard serve`, as a context manager.
+    """`switchboard serve`, or another command that listens, as a context manager.
 
     `address` is `127.0.0.1:PORT`. Leaving ends the process with SIGKILL unless a test has ended it before.
     """
 
-    def __init__(self, *arguments):
-        self._command = [*server_command(), "serve", "--listen", "127.0.0.1:0", *arguments]
+    def __init__(self, *arguments, command="serve"):
+        self._command = [*server_command(), command, "--listen", "127.0.0.1:0", *arguments]
 
     def __enter__(self):
         self.process = subprocess.Popen(

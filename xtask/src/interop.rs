@@ -33,6 +33,8 @@ pub(crate) enum Suite {
     Http,
     JsonRpc,
     Native,
+    /// `switchboard proxy` between programs of others.
+    Proxy,
     Tls,
     WebSocket,
 }
@@ -52,6 +54,7 @@ impl Suite {
             Self::Http => &["test_http", "test_rest", "test_sniff"],
             Self::JsonRpc => &["test_jsonrpc"],
             Self::Native => &["test_native"],
+            Self::Proxy => &["test_proxy"],
             Self::Tls => &["test_tls"],
             Self::WebSocket => &["test_websocket"],
         }
@@ -64,7 +67,7 @@ impl Suite {
             Self::Browser => Some(Peer::Chromium),
             Self::Evans => Some(Peer::Evans),
             Self::Grpcui => Some(Peer::Grpcui),
-            Self::Grpcurl | Self::Tls => Some(Peer::Grpcurl),
+            Self::Grpcurl | Self::Proxy | Self::Tls => Some(Peer::Grpcurl),
             Self::Http => Some(Peer::Curl),
             Self::JsonRpc | Self::WebSocket => Some(Peer::Node),
         }
@@ -102,6 +105,12 @@ pub(crate) fn run(run: &Run<'_>, suite: Suite) -> Outcome {
     };
     if let Some(peer) = peer {
         command.env("SWITCHBOARD_PEER", peer);
+    }
+    if let Suite::Proxy = suite {
+        match run.peers.path(Peer::Rpcx) {
+            Ok(rpcx) => command.env("RPCX_PEER", rpcx),
+            Err(failure) => return Outcome::Skipped(failure.to_string()),
+        };
     }
     let folder = match temporary(run, suite) {
         Ok(folder) => folder,

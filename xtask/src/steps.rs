@@ -218,6 +218,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::rpcx(run),
     },
     Step {
+        name: "proxy",
+        about: "`switchboard proxy` between grpcurl or rpcx's Go client and servers of ours and of rpcx",
+        check: |run| interop::run(run, Suite::Proxy),
+    },
+    Step {
         name: "interop-erpc",
         about: "eRPC in both directions: its three framings, gzip filter, metadata, errors, pushes, credentials, heartbeats",
         check: |run| suites::erpc(run),
@@ -327,12 +332,13 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn clippy(run: &Run<'_>) -> Outcome {
     let clippy = |which: &[&str]| {
-        let arguments = [&["clippy", "--all-targets"], which, &["--", "-D", "warnings"]].concat();
+        let arguments = [&["clippy"], which, &["--", "-D", "warnings"]].concat();
         run.workspace.cargo(&arguments)
     };
-    // Nothing else in the workspace asks for most registries.
-    clippy(&["--workspace"])
-        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-features"]))
+    // Nothing else in the workspace asks for most registries, or for a framework with nothing but its own wires.
+    clippy(&["--workspace", "--all-targets"])
+        .and_then(|()| clippy(&["--package", "switchboard-registry", "--all-targets", "--all-features"]))
+        .and_then(|()| clippy(&["--package", "switchboard", "--lib", "--no-default-features"]))
         .into()
 }
 

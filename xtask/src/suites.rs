@@ -166,7 +166,13 @@ fn built(run: &Run<'_>, server: &str) -> Result<PathBuf, Failure> {
 /// The cases of Thrift's cross tests with its Python library, which is the client and then the server.
 pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Thrift, |python| {
-        python_cases(run, &python, "thrift", "thrift-interop", &["test_client", "test_server"])
+        python_cases(
+            run,
+            &python,
+            "thrift",
+            "thrift-interop",
+            &["test_client", "test_protobuf", "test_server"],
+        )
     })
 }
 

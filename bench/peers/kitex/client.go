@@ -7,8 +7,8 @@ import (
 	"github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/transport"
 	"switchboard.example/bench/gopeer"
-	"switchboard.example/bench/kitex/kitex_gen/kitexbench"
-	"switchboard.example/bench/kitex/kitex_gen/kitexbench/bench"
+	"switchboard.example/bench/kitex/kitex_gen/thriftbench"
+	"switchboard.example/bench/kitex/kitex_gen/thriftbench/bench"
 )
 
 // dial makes a client for each connection, which the first call opens, or for each address if each call opens its own.
@@ -36,7 +36,7 @@ func dial(options gopeer.Options) (gopeer.Client, error) {
 }
 
 func echo(payload []byte) func(bench.Client) error {
-	request := &kitexbench.EchoMessage{Payload: payload}
+	request := &thriftbench.EchoMessage{Payload: payload}
 	return func(c bench.Client) error {
 		reply, err := c.Echo(context.Background(), request)
 		if err == nil && !bytes.Equal(reply.Payload, payload) {
@@ -47,7 +47,7 @@ func echo(payload []byte) func(bench.Client) error {
 }
 
 func message() func(bench.Client) error {
-	request := gopeer.Fill(kitexbench.NewBenchmarkMessage())
+	request := gopeer.Fill(thriftbench.NewBenchmarkMessage())
 	return func(c bench.Client) error {
 		reply, err := c.Message(context.Background(), request)
 		if err == nil && (reply.Field1 != "OK" || reply.Field2 != 100 || reply.Field9 != gopeer.Text) {

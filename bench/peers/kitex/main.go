@@ -6,10 +6,10 @@ import (
 
 	"github.com/cloudwego/kitex/pkg/klog"
 	"switchboard.example/bench/gopeer"
-	"switchboard.example/bench/kitex/kitex_gen/kitexbench"
+	"switchboard.example/bench/kitex/kitex_gen/thriftbench"
 )
 
-//go:generate kitex -module switchboard.example/bench/kitex bench.thrift
+//go:generate kitex -module switchboard.example/bench/kitex ../../../crates/switchboard-cli/thrift/bench.thrift
 
 // The best of what was tried; peer.json has the numbers.
 const (
@@ -24,7 +24,7 @@ func main() {
 }
 
 func codecs() []gopeer.Codec {
-	message := gopeer.Fill(kitexbench.NewBenchmarkMessage())
+	message := gopeer.Fill(thriftbench.NewBenchmarkMessage())
 	return []gopeer.Codec{{
 		Name: "kitex fast codec (thrift binary)",
 		Encode: func() ([]byte, error) {
@@ -32,7 +32,7 @@ func codecs() []gopeer.Codec {
 			return buffer[:message.FastWriteNocopy(buffer, nil)], nil
 		},
 		Decode: func(encoded []byte) error {
-			_, err := kitexbench.NewBenchmarkMessage().FastRead(encoded)
+			_, err := thriftbench.NewBenchmarkMessage().FastRead(encoded)
 			return err
 		},
 	}}

@@ -9,7 +9,7 @@ import (
 	"switchboard.example/bench/thrift-go/thriftbench"
 )
 
-//go:generate thrift --gen go:package_prefix=switchboard.example/bench/thrift-go/,skip_remote -out . bench.thrift
+//go:generate thrift --gen go:package_prefix=switchboard.example/bench/thrift-go/,skip_remote -out . ../../../crates/switchboard-cli/thrift/bench.thrift
 //go:generate gofmt -w thriftbench
 
 var settings = &thrift.TConfiguration{

@@ -5,7 +5,7 @@ use crate::{
     package::Names,
     service::{Kind, Method, Service},
 };
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 /// The client of a service and its trait.
@@ -17,53 +17,74 @@ pub(crate) fn emit(service: &Service, names: &Names<'_>) -> TokenStream {
 
 fn client(service: &Service, names: &Names<'_>) -> TokenStream {
     let Service { interface, server, client, full_name, .. } = service;
-    let (handler, codec) = (&names.handler, service.family.codec());
-    let with_codec = docs::attributes(&format!(
-        "Writes messages with this codec instead of [`{codec}`](::switchboard::Codec::{codec})."
-    ));
-    let doc = docs::attributes(&format!("Calls `{full_name}`."));
-    let methods = service.methods.iter().enumerate().map(|(index, method)| call(service, index, method));
-    quote! {
-        #doc
-        #[derive(Clone, Debug)]
-        pub struct #client {
-            channel: ::switchboard::Channel,
-            codec: ::switchboard::Codec,
-        }
+    let calls = service.methods.iter().enumerate().map(|(index, method)| call(service, index, method));
+    let (handler, codec, calls) = (&names.handler, service.family.codec(), calls.collect());
+    ClientType { full_name, client, server, interface, handler, codec, calls }.emit()
+}
 
-        impl #client {
-            /// Connects to `url` and waits for the first connection.
-            ///
-            /// # Errors
-            /// Those of [`Channel::connect`](::switchboard::Channel::connect).
-            pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
-                Ok(Self::new(::switchboard::Channel::connect(url).await?))
+/// The type through which methods are called, whatever schema has them.
+pub(crate) struct ClientType<'a> {
+    pub(crate) full_name: &'a str,
+    pub(crate) client: &'a Ident,
+    pub(crate) server: &'a Ident,
+    pub(crate) interface: &'a Ident,
+    /// The name of the type parameter for handlers, which nothing else has.
+    pub(crate) handler: &'a Ident,
+    /// What messages are written with unless the channel says otherwise.
+    pub(crate) codec: Ident,
+    /// The methods.
+    pub(crate) calls: TokenStream,
+}
+
+impl ClientType<'_> {
+    pub(crate) fn emit(&self) -> TokenStream {
+        let ClientType { full_name, client, server, interface, handler, codec, calls } = self;
+        let doc = docs::attributes(&format!("Calls `{full_name}`."));
+        let with_codec = docs::attributes(&format!(
+            "Writes messages with this codec instead of [`{codec}`](::switchboard::Codec::{codec})."
+        ));
+        quote! {
+            #doc
+            #[derive(Clone, Debug)]
+            pub struct #client {
+                channel: ::switchboard::Channel,
+                codec: ::switchboard::Codec,
             }
 
-            /// Calls through `channel`.
-            pub fn new(channel: ::switchboard::Channel) -> Self {
-                let codec = channel.codec(::switchboard::Codec::#codec);
-                Self { channel, codec }
-            }
+            impl #client {
+                /// Connects to `url` and waits for the first connection.
+                ///
+                /// # Errors
+                /// Those of [`Channel::connect`](::switchboard::Channel::connect).
+                pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
+                    Ok(Self::new(::switchboard::Channel::connect(url).await?))
+                }
 
-            /// Calls `service` in this process, without a connection.
-            pub fn local<#handler: #interface>(service: #handler) -> Self {
-                Self::new(::switchboard::Channel::local(#server::new(service)))
-            }
+                /// Calls through `channel`.
+                pub fn new(channel: ::switchboard::Channel) -> Self {
+                    let codec = channel.codec(::switchboard::Codec::#codec);
+                    Self { channel, codec }
+                }
 
-            #with_codec
-            #[must_use]
-            pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
-                self.codec = codec;
-                self
-            }
+                /// Calls `service` in this process, without a connection.
+                pub fn local<#handler: #interface>(service: #handler) -> Self {
+                    Self::new(::switchboard::Channel::local(#server::new(service)))
+                }
 
-            /// What the calls go through.
-            pub fn channel(&self) -> &::switchboard::Channel {
-                &self.channel
-            }
+                #with_codec
+                #[must_use]
+                pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
+                    self.codec = codec;
+                    self
+                }
 
-            #(#methods)*
+                /// What the calls go through.
+                pub fn channel(&self) -> &::switchboard::Channel {
+                    &self.channel
+                }
+
+                #calls
+            }
         }
     }
 }

@@ -142,6 +142,8 @@ mod flatbuffers;
 #[cfg(feature = "codegen")]
 mod http_rules;
 #[cfg(feature = "codegen")]
+mod idl;
+#[cfg(feature = "codegen")]
 mod inlining;
 mod lexer;
 #[cfg(feature = "codegen")]
@@ -166,9 +168,7 @@ mod thrift;
 pub use builder::Proto;
 pub use error::Error;
 #[cfg(feature = "codegen")]
-pub use flatbuffers::FlatBuffers;
-#[cfg(feature = "codegen")]
-pub use thrift::Thrift;
+pub use idl::Idl;
 pub use thrift::interface;
 
 #[cfg(feature = "codegen")]
@@ -191,13 +191,13 @@ pub fn descriptor_set(path: impl AsRef<Path>) -> Proto {
 /// Starts with one `.thrift` file; more can be added.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
-pub fn thrift(file: impl AsRef<Path>) -> Thrift {
-    Thrift::default().thrift(file)
+pub fn thrift(file: impl AsRef<Path>) -> Idl {
+    Idl::new(idl::Language::Thrift, file.as_ref())
 }
 
 /// Starts with one `.fbs` file; more can be added.
 #[cfg(feature = "codegen")]
 #[must_use = "nothing is generated before .emit()"]
-pub fn flatbuffers(file: impl AsRef<Path>) -> FlatBuffers {
-    FlatBuffers::default().flatbuffers(file)
+pub fn flatbuffers(file: impl AsRef<Path>) -> Idl {
+    Idl::new(idl::Language::FlatBuffers, file.as_ref())
 }

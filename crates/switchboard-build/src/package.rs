@@ -163,11 +163,10 @@ impl<'a> Names<'a> {
         Names { root, handler: Ident::new(free.unwrap_or("SwitchboardHandler"), Span::call_site()) }
     }
 
-    /// A trait of the prelude, by its full path if a message has the name.
+    /// A marker trait of the prelude, by its full path if a message has the name.
     pub(crate) fn core(&self, name: &str) -> TokenStream {
         let ident = Ident::new(name, Span::call_site());
-        let module = if name == "Clone" { quote!(clone) } else { quote!(marker) };
-        if self.root.contains(name) { quote!(::core::#module::#ident) } else { quote!(#ident) }
+        if self.root.contains(name) { quote!(::core::marker::#ident) } else { quote!(#ident) }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     package::Names,
     service::{Family, Kind, Method, Service},
 };
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 /// The static, the trait and the server of a service.
@@ -101,8 +101,6 @@ fn request_type(method: &Method) -> TokenStream {
 fn server(service: &Service, names: &Names<'_>) -> TokenStream {
     let Service { interface, server, info, full_name, .. } = service;
     let handler = &names.handler;
-    let clone = names.core("Clone");
-    let doc = docs::attributes(&format!("Serves a [`{interface}`]."));
     let arms = service.methods.iter().enumerate().map(|(index, method)| {
         let index = Literal::usize_unsuffixed(index);
         let body = dispatch(service.family, method, handler);
@@ -121,42 +119,61 @@ fn server(service: &Service, names: &Names<'_>) -> TokenStream {
             }
         }
     };
-    quote! {
-        #doc
-        pub struct #server<#handler>(::switchboard::codegen::Arc<#handler>);
+    ServerType { server, interface, handler, info, body }.emit()
+}
 
-        impl<#handler: #interface> #server<#handler> {
-            /// Serves `service`.
-            pub fn new(service: #handler) -> Self {
-                Self::from_arc(::switchboard::codegen::Arc::new(service))
+/// The type that serves a handler, whatever schema has its methods.
+pub(crate) struct ServerType<'a> {
+    pub(crate) server: &'a Ident,
+    pub(crate) interface: &'a Ident,
+    /// The name of the type parameter for handlers, which nothing else has.
+    pub(crate) handler: &'a Ident,
+    pub(crate) info: &'a Ident,
+    /// How a `call` is answered.
+    pub(crate) body: TokenStream,
+}
+
+impl ServerType<'_> {
+    pub(crate) fn emit(&self) -> TokenStream {
+        let ServerType { server, interface, handler, info, body } = self;
+        let doc = docs::attributes(&format!("Serves a [`{interface}`]."));
+        quote! {
+            #doc
+            pub struct #server<#handler>(::switchboard::codegen::Arc<#handler>);
+
+            impl<#handler: #interface> #server<#handler> {
+                /// Serves `service`.
+                pub fn new(service: #handler) -> Self {
+                    Self::from_arc(::switchboard::codegen::Arc::new(service))
+                }
+
+                /// Serves a `service` that others hold too.
+                pub fn from_arc(service: ::switchboard::codegen::Arc<#handler>) -> Self {
+                    Self(service)
+                }
             }
 
-            /// Serves a `service` that others hold too.
-            pub fn from_arc(service: ::switchboard::codegen::Arc<#handler>) -> Self {
-                Self(service)
-            }
-        }
-
-        impl<#handler> #clone for #server<#handler> {
-            fn clone(&self) -> Self {
-                Self(::switchboard::codegen::Arc::clone(&self.0))
-            }
-        }
-
-        impl<#handler: #interface> ::switchboard::Service for #server<#handler> {
-            fn info(&self) -> &'static ::switchboard::ServiceInfo {
-                &#info
+            impl<#handler> ::core::clone::Clone for #server<#handler> {
+                fn clone(&self) -> Self {
+                    Self(::switchboard::codegen::Arc::clone(&self.0))
+                }
             }
 
-            async fn call(&self, call: ::switchboard::Call) -> ::switchboard::Result<::switchboard::Reply> {
-                #body
+            impl<#handler: #interface> ::switchboard::Service for #server<#handler> {
+                fn info(&self) -> &'static ::switchboard::ServiceInfo {
+                    &#info
+                }
+
+                async fn call(&self, call: ::switchboard::Call) -> ::switchboard::Result<::switchboard::Reply> {
+                    #body
+                }
             }
         }
     }
 }
 
 /// The body of a match arm. Handlers are called by path: a method like `clone` would find that of `Arc`.
-fn dispatch(family: Family, method: &Method, handler: &proc_macro2::Ident) -> TokenStream {
+fn dispatch(family: Family, method: &Method, handler: &Ident) -> TokenStream {
     let Method { ident, request, reply, .. } = method;
     let module = family.module();
     let encode = if method.encoded {

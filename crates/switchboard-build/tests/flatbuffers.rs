@@ -9,7 +9,7 @@ use support::{Workspace, has};
 fn error(name: &str, content: &str) -> String {
     let workspace = Workspace::new(name);
     let file = workspace.file("test.fbs", content);
-    workspace.emit_flatbuffers(switchboard_build::flatbuffers(file)).unwrap_err().to_string()
+    workspace.emit_idl(switchboard_build::flatbuffers(file)).unwrap_err().to_string()
 }
 
 #[test]
@@ -47,7 +47,7 @@ rpc_service Store {
 }
 "#,
     );
-    workspace.emit_flatbuffers(switchboard_build::flatbuffers(file)).unwrap();
+    workspace.emit_idl(switchboard_build::flatbuffers(file)).unwrap();
     has(
         &workspace.generated("demo.v1.rs"),
         &[
@@ -85,7 +85,7 @@ fn files_that_include_each_other_meet_by_relative_paths() {
          rpc_service Notes { Echo(common.v1.Note): Both; }",
     );
     let folder = file.parent().unwrap().join("common");
-    workspace.emit_flatbuffers(switchboard_build::flatbuffers(&file).include(folder)).unwrap();
+    workspace.emit_idl(switchboard_build::flatbuffers(&file).include(folder)).unwrap();
     has(
         &workspace.generated("main.rs"),
         &[

@@ -9,7 +9,20 @@ use support::{Workspace, has};
 fn error(name: &str, content: &str) -> String {
     let workspace = Workspace::new(name);
     let file = workspace.file("test.thrift", content);
-    workspace.emit_thrift(switchboard_build::thrift(file)).unwrap_err().to_string()
+    workspace.emit_idl(switchboard_build::thrift(file)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_service_or_an_exception_may_have_the_name_of_the_type_parameter() {
+    let workspace = Workspace::new("a_service_or_an_exception_may_have_the_name_of_the_type_parameter");
+    for (package, schema) in [
+        ("service", "service Handler { void a() }"),
+        ("exception", "exception Handler {} service S { void a() throws (1: Handler h) }"),
+    ] {
+        let file = workspace.file(&format!("{package}.thrift"), schema);
+        workspace.emit_idl(switchboard_build::thrift(file)).unwrap();
+        has(&workspace.generated(&format!("{package}.rs")), &["Server<SwitchboardHandler>"]);
+    }
 }
 
 #[test]
@@ -37,7 +50,7 @@ service People extends Base {
 }
 "#,
     );
-    workspace.emit_thrift(switchboard_build::thrift(file)).unwrap();
+    workspace.emit_idl(switchboard_build::thrift(file)).unwrap();
     has(
         &workspace.generated("demo.v1.rs"),
         &[
@@ -71,7 +84,7 @@ fn files_that_include_each_other_meet_by_relative_paths() {
         "include \"shared.thrift\"\nservice Notes { shared.Note echo(1: list<shared.Note> notes) }",
     );
     let folder = file.parent().unwrap().join("common");
-    workspace.emit_thrift(switchboard_build::thrift(&file).include(folder)).unwrap();
+    workspace.emit_idl(switchboard_build::thrift(&file).include(folder)).unwrap();
     has(&workspace.generated("main.rs"), &["super::common::v1::Note"]);
     has(&workspace.generated("_all.rs"), &["common.v1.rs", "main.rs"]);
 }

@@ -9,6 +9,8 @@ mod config;
 mod counting;
 mod demo;
 mod log;
+mod proxy;
+mod replay;
 mod serve;
 mod services;
 mod serving;
@@ -34,8 +36,12 @@ enum Command {
     /// Check and explain the settings of `serve`.
     Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
-    /// rpcx, baidu_std or Thrift.
+    /// rpcx, baidu_std, eRPC, kiss-rpc or Thrift.
     Call(Box<call::CallArgs>),
+    /// Send calls to a server that another one has dumped.
+    Replay(replay::ReplayArgs),
+    /// Stand in front of servers of any wire, and hand calls of any wire on to them.
+    Proxy(Box<proxy::ProxyArgs>),
     /// Measure throughput, latency and memory on this machine.
     Bench(bench::BenchArgs),
     /// Serve the bare loop that `bench --floor` measures.
@@ -62,6 +68,8 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
+        Command::Replay(args) => replay::run(args),
+        Command::Proxy(args) => proxy::run(*args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchFloorServer(args) => bench::serve_floor(&args),
         Command::BenchOverloadServer(args) => bench::serve_overload(&args),

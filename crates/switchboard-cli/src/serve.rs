@@ -191,18 +191,18 @@ impl ServeArgs {
 }
 
 /// Up to a second.
-fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
+pub(crate) fn microseconds() -> clap::builder::RangedI64ValueParser<u32> {
     value_parser!(u32).range(..=1_000_000)
 }
 
 /// `NAME=VALUE`, checked; a mistake is one of usage.
-fn setting(text: &str) -> Result<String, String> {
+pub(crate) fn setting(text: &str) -> Result<String, String> {
     let checked = Limits::default().parse(text, Source::Flag);
     checked.map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// A time as limits spell it, checked.
-fn time(text: &str) -> Result<String, String> {
+pub(crate) fn time(text: &str) -> Result<String, String> {
     Limits::parse_time(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 

@@ -5,12 +5,14 @@ mod support;
 
 use serde_json::json;
 use std::{path::Path, sync::mpsc, time::Duration};
-use support::*;
+use support::{
+    greeter::{self, GREET as THRIFT_GREET},
+    *,
+};
 use switchboard::{Call, Kind, MethodInfo, Reply, Service, ServiceInfo};
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
-const THRIFT_GREET: &str = "thrift.demo.ThriftGreeter/greet";
 
 /// Ways to call a service of a `.proto` file, as options of a URL.
 const WAYS: [&str; 9] = [
@@ -24,10 +26,6 @@ const WAYS: [&str; 9] = [
     "wire=rpcx&codec=json&names=short",
     "wire=rpcx&network=http",
 ];
-
-fn thrift_file(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("thrift").join(name).to_str().unwrap().to_owned()
-}
 
 #[test]
 fn messages_and_metadata_go_by_every_schema() {
@@ -50,27 +48,10 @@ fn messages_and_metadata_go_by_every_schema() {
     }
 }
 
-/// What the demo serves too.
-#[allow(missing_docs, unreachable_pub, reason = "generated")]
-mod greeter {
-    switchboard::include_proto!("thrift.demo");
-}
-
-struct Hello;
-
-impl greeter::ThriftGreeter for Hello {
-    async fn greet(&self, name: String, _cx: &switchboard::Cx) -> switchboard::Result<String> {
-        match name.is_empty() {
-            true => Err(greeter::Nameless { message: "name is empty".to_owned() }.into()),
-            false => Ok(format!("hello {name}")),
-        }
-    }
-}
-
 #[test]
 fn thrift_is_called_with_the_file_of_the_service() {
-    let server = serve(switchboard::Server::new().add(greeter::ThriftGreeterServer::new(Hello)));
-    let file = thrift_file("greeter.thrift");
+    let server = greeter::serve();
+    let file = greeter::file();
     let with_file = |options: &str, arguments: &[&str]| {
         let url = format!("{server}?{options}");
         call(&url, &[arguments, &["--thrift", &file]].concat())
@@ -83,6 +64,8 @@ fn thrift_is_called_with_the_file_of_the_service() {
         "protocol=header",
         "protocol=header-compact&zlib=true",
         "multiplexed=true",
+        "path=/greeter",
+        "http=2&protocol=compact",
     ] {
         let done = with_file(options, &["ThriftGreeter/greet", "-d", r#"{"name": "Ada"}"#]);
         assert_eq!(done.values(), [json!("hello Ada")], "{options}");
@@ -91,13 +74,19 @@ fn thrift_is_called_with_the_file_of_the_service() {
         let thrown = r#"thrift.demo.Nameless {"message":"name is empty"}"#;
         assert!(refused.stderr.contains(thrown), "{options}: {}", refused.stderr);
     }
-    let header = with_file("protocol=header", &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
-    assert_eq!(header.values(), [json!("hello Ada")]);
+    for carrier in ["protocol=header", "path=/"] {
+        let header = with_file(carrier, &[THRIFT_GREET, "-d", r#"{"name": "Ada"}"#, "-H", "x-a: b"]);
+        assert_eq!(header.values(), [json!("hello Ada")], "{carrier}");
+    }
+    for url in [format!("http://{server}"), format!("http://{server}/any/path")] {
+        let done = call(&url, &[THRIFT_GREET, "--thrift", &file, "-d", r#"{"name": "Ada"}"#]);
+        assert_eq!(done.values(), [json!("hello Ada")], "{url}");
+    }
     assert_eq!(with_file("", &["list"]).stdout, "thrift.demo.ThriftGreeter\n");
     assert_eq!(with_file("", &["list", "ThriftGreeter"]).stdout, format!("{THRIFT_GREET}\n"));
 
     for (arguments, expected) in [
-        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader alone"),
+        (&[THRIFT_GREET, "-H", "x-a: b"][..], "carries metadata behind THeader and on HTTP alone"),
         (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
         (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
         (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),

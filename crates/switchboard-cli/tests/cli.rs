@@ -46,6 +46,7 @@ fn help_is_as_expected() {
         ("serve --help", "serve.txt"),
         ("call --help", "call.txt"),
         ("config --help", "config.txt"),
+        ("replay --help", "replay.txt"),
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");

@@ -1,7 +1,9 @@
-// What `switchboard bench` calls as a service of Thrift: the fields of proto/bench/v1/bench.proto with the same ids,
-// all of which are always sent.
+// What `switchboard bench` calls as a service of Thrift, and the rivals of bench/peers in Go: the fields of
+// proto/bench/v1/bench.proto with the same ids. Fields are neither optional nor have defaults: then every one is sent,
+// and Go's structs have values instead of pointers.
 
 namespace * thrift.bench
+namespace go thriftbench
 
 struct EchoMessage {
   1: binary payload

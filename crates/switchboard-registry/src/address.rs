@@ -301,6 +301,17 @@ impl<'a> Parsed<'a> {
         Ok(Parsed { url, scheme, hosts, path, options })
     }
 
+    #[cfg_attr(
+        not(any(
+            feature = "consul",
+            feature = "embedded",
+            feature = "etcd",
+            feature = "nacos",
+            feature = "redis",
+            feature = "zookeeper"
+        )),
+        expect(dead_code, reason = "the others have none")
+    )]
     fn hosts(&self) -> Result<&'a str> {
         if self.hosts.is_empty() {
             return Err(wrong(self.url, &format!("the host is missing: {}://HOST:PORT", self.scheme)));

@@ -67,6 +67,10 @@ const WAIT: Duration = Duration::from_secs(5);
 /// A change is told this much later, together with those that come meanwhile: a fleet that starts makes thousands.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// A list is asked for again after this long at the earliest, and after twice as long each time while nothing is new: a
+/// server that answers at once where ours waits would be asked without end.
+const PAUSE: Duration = GATHER;
+
 /// Parts of this many bytes fit into any message.
 const PART_BYTES: usize = 256 << 10;
 
@@ -192,8 +196,9 @@ struct Client {
 
 impl Client {
     async fn follow_on(&self, service: &str, feed: &Feed) -> Result<Infallible> {
-        let mut known = 0;
+        let (mut known, mut pause) = (0, PAUSE);
         loop {
+            let asked = Instant::now();
             let parts = self.calls.follow(service.to_owned(), known).timeout(WAIT * 3);
             let mut parts = parts.await?;
             let (mut instances, mut version) = (Vec::new(), None);
@@ -203,11 +208,16 @@ impl Client {
                 // The feed refuses a list that is too long; the rest of it need not be held.
                 instances.truncate(feed.instances_max().saturating_add(1));
             }
-            // Nothing came: it is as it was.
-            let Some(version) = version else { continue };
-            known = version;
-            let decode = |json: &String| Instance::decode(json.as_bytes(), feed.instance_bytes_max());
-            feed.publish(instances.iter().map(decode));
+            // Without a part it is as it was.
+            match version.filter(|version| *version != known) {
+                None => pause = (pause * 2).min(WAIT),
+                Some(version) => {
+                    (known, pause) = (version, PAUSE);
+                    let decode = |json: &String| Instance::decode(json.as_bytes(), feed.instance_bytes_max());
+                    feed.publish(instances.iter().map(decode));
+                }
+            }
+            sleep_until(asked + pause).await;
         }
     }
 }
@@ -244,5 +254,67 @@ impl Held for Kept {
 
     fn release(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.calls.release(self.lease).await.map(drop) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+    use switchboard::Server;
+
+    /// Tells one list and then, at once, that there is nothing new: by silence, or by the same list again.
+    #[derive(Clone, Default)]
+    struct Hasty {
+        repeats: bool,
+        asked: Arc<AtomicU32>,
+    }
+
+    impl Instances for Hasty {
+        async fn hold(&self, _: String, _: u64) -> Result<u64> {
+            Err(Status::unimplemented("it is never asked"))
+        }
+
+        async fn renew(&self, _: u64) -> Result<()> {
+            Err(Status::unimplemented("it is never asked"))
+        }
+
+        async fn release(&self, _: u64) -> Result<()> {
+            Err(Status::unimplemented("it is never asked"))
+        }
+
+        async fn follow(&self, service: String, known: u64, out: Sender<Part>) -> Result<()> {
+            // Where somebody asks without end, time would not pass.
+            if self.asked.fetch_add(1, Ordering::Relaxed) >= 1000 {
+                std::future::pending::<()>().await;
+            }
+            if known == 0 || self.repeats {
+                let one = Instance::new(service, "tcp://10.0.0.7:8080").encode(1000)?;
+                let one = String::from_utf8(one).expect("it is JSON");
+                out.send(Part { version: 7, instances: vec![one] }).await?;
+            }
+            Ok(())
+        }
+    }
+
+    /// In simulated time, which passes only while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn server_that_answers_at_once_is_not_asked_without_end() {
+        for repeats in [false, true] {
+            let hasty = Hasty { repeats, ..Hasty::default() };
+            let address = format!("memory://hasty-registry-{repeats}");
+            let server = Server::new().add(InstancesServer::new(hasty.clone())).listen(&address);
+            let server = server.start().await.expect("the address is free");
+            let registry = Embedded::connect(&address, Options::new()).expect("a good address");
+            let mut watch = registry.watch("demo.Greeter");
+            assert_eq!(watch.changed().await.instances.len(), 1);
+            sleep(Duration::from_secs(60)).await;
+            let asked = hasty.asked.load(Ordering::Relaxed);
+            assert!((10..=30).contains(&asked), "{asked} times in a minute");
+            server.kill();
+        }
     }
 }

@@ -6,11 +6,12 @@ mod suite;
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    process::Command,
     sync::Arc,
     time::Duration,
 };
-use suite::{Members, Rig};
-use switchboard::discover::{Instance, Options, Registry};
+use suite::{Members, Rig, rpcx};
+use switchboard::discover::{Instance, Options, Registry, State};
 use switchboard_registry::Mdns;
 
 struct Local {
@@ -94,6 +95,53 @@ async fn layout_of_rpcx_has_what_ours_has() {
     let long = Instance::new("Arith", "tcp://10.0.0.7:80").tag("t", "x".repeat(200));
     let refused = registry.register(long).await.unwrap_err();
     assert!(refused.message().contains("room for 255"), "{refused}");
+}
+
+/// Set in the network that a test has made for itself.
+const INSIDE: &str = "SWITCHBOARD_MDNS_INSIDE";
+
+/// A shell with `script`, in a network of its own with one interface that is not loopback.
+fn network(script: &str) -> Command {
+    let made = "ip link set lo up && ip link add one type veth peer name other && \
+        ip addr add 10.9.0.1/24 dev one && ip link set one up && ip link set other up && \
+        ip route add 224.0.0.0/4 dev one";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--map-root-user", "--net", "sh", "-c", &format!("{made} && {script}")]);
+    unshare
+}
+
+/// rpcx's library knows one group alone, and no loopback interface: hence a network of its own, in which the test runs
+/// again.
+#[tokio::test]
+async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
+    let Some(plugins) = rpcx::Plugins::of("mdns", "") else { return };
+    if std::env::var_os(INSIDE).is_none() {
+        if !network("exit").status().is_ok_and(|status| status.success()) {
+            return eprintln!("SKIPPED: unshare and ip make no network here, or are not installed");
+        }
+        let test = "plug_ins_of_rpcx_find_our_servers_and_we_find_theirs";
+        let mut again = network(&format!("exec \"$0\" --exact {test} --nocapture"));
+        assert!(again.arg(std::env::current_exe().unwrap()).env(INSIDE, "1").status().unwrap().success());
+        return;
+    }
+    let registry = switchboard_registry::connect("mdns:?layout=rpcx&ttl=2s&confirm_after=1s").unwrap();
+    let mut watch = registry.watch("Arith");
+    let server = plugins.register("", "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
+    let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
+    suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+    let mut discovery = plugins.discover("", "Arith");
+    discovery.until("tcp@10.0.0.7:8972?group=g&weight=2").await;
+
+    let ours = Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx").zone("z");
+    let lease = registry.register(ours.clone()).await.unwrap();
+    discovery.until("tcp@10.0.0.7:8972?group=g&weight=2 tcp@10.0.0.9:80?zone=z").await;
+    lease.replace(ours.state(State::Draining)).await.unwrap();
+    let inactive = "tcp@10.0.0.9:80?state=inactive&switchboard.state=draining&zone=z";
+    discovery.until(&format!("tcp@10.0.0.7:8972?group=g&weight=2 {inactive}")).await;
+    lease.end().await.unwrap();
+    server.end().await;
+    suite::until(&mut watch, "").await;
+    discovery.until("").await;
 }
 
 #[tokio::test]

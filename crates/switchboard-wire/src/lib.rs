@@ -42,7 +42,9 @@ pub use http_text::{HttpText, TextKind, TextParam};
 pub use input::Input;
 pub use limits::Limits;
 pub use metadata::Metadata;
-pub use method::{Idempotency, Kind, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo};
+pub use method::{
+    Idempotency, Kind, LEARNED_MAX, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
+};
 pub use outbox::Outbox;
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Encodings, Fatal};

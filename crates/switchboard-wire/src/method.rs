@@ -1,6 +1,10 @@
 //! Methods: their names, kinds and numbers.
 
+mod learned;
+
 use crate::{Codec, HttpRule, TextParam};
+pub use learned::LEARNED_MAX;
+use learned::Learned;
 use std::{collections::HashMap, fmt, num::NonZeroU64};
 
 /// What a service offers; generated code has one per service, in a static.
@@ -56,6 +60,8 @@ pub enum Params {
     Fields(&'static [&'static str]),
     /// Nobody said.
     Unknown,
+    /// As they were sent, lists too: of methods that were [learned](MethodTable::learn).
+    AsSent,
 }
 
 impl MethodInfo {
@@ -208,6 +214,8 @@ pub struct MethodTable {
     services: Vec<&'static ServiceInfo>,
     /// The largest of the methods' own limits.
     largest_message: Option<u32>,
+    /// There if calls of other methods are taken too.
+    learned: Option<Box<Learned>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -238,6 +246,62 @@ impl MethodTable {
         }
         self.services.push(service);
         Ok(number)
+    }
+
+    /// Takes calls of methods that no service declares: of these services, of all others when there are none.
+    ///
+    /// Such methods are [learned](Self::learn) as they are called, [`LEARNED_MAX`] at most. They belong to a service
+    /// whose number is the count of those that were added; what is kept for each method is kept for all of them
+    /// together, under the number [`len`](Self::len), where the name is `*`. To be called after every [`add`](Self::add).
+    ///
+    /// # Errors
+    /// More than 65535 methods in all.
+    pub fn take_others(&mut self, services: impl IntoIterator<Item = String>) -> Result<(), String> {
+        if self.entries.len() + 1 + LEARNED_MAX > usize::from(u16::MAX) {
+            return Err(format!(
+                "more than {} methods beside those that are learned",
+                u16::MAX - LEARNED_MAX as u16
+            ));
+        }
+        self.learned = Some(Box::new(Learned::new(services.into_iter().map(Into::into).collect())));
+        Ok(())
+    }
+
+    /// Whether calls of methods that no service declares are taken.
+    #[inline]
+    pub fn takes_others(&self) -> bool {
+        self.learned.is_some()
+    }
+
+    /// The method with this full name that no service declares, known from now on; none if such calls are not taken,
+    /// for other methods of the services that there are, and for one name more than [`LEARNED_MAX`].
+    ///
+    /// A wire says by the kind how much it tells of a call: `Unary` where one message goes either way, `Bidi` where it
+    /// may be any kind.
+    pub fn learn(&self, name: &str, kind: Kind) -> Option<MethodId> {
+        let learned = self.learned.as_ref()?;
+        let service = name.split_once('/').map(|(service, _)| service);
+        if self.services.iter().any(|known| Some(known.name) == service) {
+            return None;
+        }
+        let place = learned.find(name, kind)?;
+        Some(MethodId(self.entries.len() as u16 + 1 + place))
+    }
+
+    /// Whether the method was [learned](Self::learn).
+    #[inline]
+    pub fn is_learned(&self, id: MethodId) -> bool {
+        usize::from(id.0) > self.entries.len()
+    }
+
+    fn learned(&self, id: MethodId) -> Option<&'static ServiceInfo> {
+        self.learned.as_ref()?.get(usize::from(id.0).checked_sub(self.entries.len() + 1)?)
+    }
+
+    /// How many things there are of which each method has one: as many as methods, and one for all that are learned.
+    #[inline]
+    pub fn slots(&self) -> usize {
+        self.entries.len() + usize::from(self.takes_others())
     }
 
     /// The method with the full name `package.Service/Method`.
@@ -301,6 +365,9 @@ impl MethodTable {
 
     /// Takes every name of a method away: nobody can call it.
     pub fn hide(&mut self, id: MethodId) {
+        if usize::from(id.0) == self.entries.len() {
+            self.learned = None;
+        }
         self.by_name.retain(|_, known| *known != id);
     }
 
@@ -323,7 +390,12 @@ impl MethodTable {
     /// Largest request message of the method, where the connection's limit is `general`.
     #[inline]
     pub fn message_bytes_max(&self, id: MethodId, general: u32) -> u32 {
-        self.entries[usize::from(id.0)].message_bytes_max.unwrap_or(general)
+        self.own_limit(id).unwrap_or(general)
+    }
+
+    #[inline]
+    fn own_limit(&self, id: MethodId) -> Option<u32> {
+        self.entries.get(usize::from(id.0))?.message_bytes_max
     }
 
     /// Largest request message of any method, where the connection's limit is `general`.
@@ -341,35 +413,54 @@ impl MethodTable {
     /// The status for a request message over the limit of its method.
     pub fn too_large(&self, id: MethodId, bytes: u32, general: u32) -> crate::Status {
         let (max, name) = (self.message_bytes_max(id, general), self.full_name(id));
-        let whose =
-            if self.entries[usize::from(id.0)].message_bytes_max.is_some() { "method" } else { "receiver" };
+        let whose = if self.own_limit(id).is_some() { "method" } else { "receiver" };
         crate::Status::resource_exhausted(format!(
             "a request of {bytes} bytes to {name} is over the limit of {max} bytes (message_bytes_max of the {whose})"
         ))
     }
 
-    /// Number of the service and index of the method in it.
+    /// Number of the service and index of the method in it; of one that was learned, which of these it is.
+    #[inline]
+    pub fn place(&self, id: MethodId) -> (u16, u16) {
+        match self.entries.get(usize::from(id.0)) {
+            Some(entry) => (entry.service, entry.index),
+            None => (
+                self.services.len() as u16,
+                (usize::from(id.0) - self.entries.len()).saturating_sub(1) as u16,
+            ),
+        }
+    }
+
+    /// The service of the method.
     ///
     /// # Panics
     /// If `id` is not of this table.
-    pub fn place(&self, id: MethodId) -> (u16, u16) {
-        let entry = self.entries[usize::from(id.0)];
-        (entry.service, entry.index)
+    #[inline]
+    pub fn service(&self, id: MethodId) -> &'static ServiceInfo {
+        match self.entries.get(usize::from(id.0)) {
+            Some(entry) => self.services[usize::from(entry.service)],
+            None => self.learned(id).unwrap_or(&OTHERS),
+        }
     }
 
     /// What is known of the method.
     ///
     /// # Panics
     /// If `id` is not of this table.
+    #[inline]
     pub fn info(&self, id: MethodId) -> &'static MethodInfo {
-        let (service, index) = self.place(id);
-        &self.services[usize::from(service)].methods[usize::from(index)]
+        match self.entries.get(usize::from(id.0)) {
+            Some(entry) => &self.services[usize::from(entry.service)].methods[usize::from(entry.index)],
+            None => &self.service(id).methods[0],
+        }
     }
 
     /// The full name, `package.Service/Method`.
     pub fn full_name(&self, id: MethodId) -> String {
-        let (service, _) = self.place(id);
-        format!("{}/{}", self.services[usize::from(service)].name, self.info(id).name)
+        match usize::from(id.0) == self.entries.len() {
+            true => OTHERS.name.to_owned(),
+            false => format!("{}/{}", self.service(id).name, self.info(id).name),
+        }
     }
 
     /// The services, in the order in which they were added.
@@ -396,11 +487,20 @@ impl MethodTable {
                 let methods: Vec<_> = known.methods.iter().map(|method| method.name).filter(shown).collect();
                 format!("unknown method {name}: {} has {}", known.name, methods.join(", "))
             }
+            None if self.learned.as_ref().is_some_and(|learned| learned.is_full()) => {
+                format!(
+                    "{name} is one more than {LEARNED_MAX} methods that this server learns from its callers"
+                )
+            }
             None => format!("unknown service {service}"),
         };
         crate::Status::unimplemented(text)
     }
 }
+
+/// What stands for all methods that are learned.
+static OTHERS: ServiceInfo =
+    ServiceInfo { name: "*", methods: &[MethodInfo::new("*", Kind::Bidi)], descriptor: &[] };
 
 #[cfg(test)]
 mod tests {
@@ -445,6 +545,23 @@ mod tests {
         assert_eq!(status.message(), "Calc may be calc.Calc or old.Calc: say which by its package");
         table.alias("Calc/Add", "old.Calc/Add").unwrap();
         assert_eq!(table.find_short("Calc", "Add").ok(), table.find("old.Calc/Add"));
+    }
+
+    #[test]
+    fn other_methods_are_learned_where_that_was_asked_for() {
+        let mut table = MethodTable::default();
+        table.add(&CALC).unwrap();
+        assert_eq!((table.learn("a.B/C", Kind::Unary), table.slots()), (None, 2));
+        table.take_others([]).unwrap();
+        assert_eq!((table.slots(), table.full_name(MethodId(2))), (3, "*".to_owned()));
+        let learned = table.learn("a.B/C", Kind::Unary).unwrap();
+        assert!(table.is_learned(learned) && !table.is_learned(MethodId(2)));
+        assert_eq!((table.full_name(learned), table.service(learned).name), ("a.B/C".to_owned(), "a.B"));
+        let (service, place) = table.place(learned);
+        assert_eq!((service, u32::from(learned.0)), (1, 3 + u32::from(place)));
+        assert_eq!((table.find("a.B/C"), table.learn("calc.Calc/Nope", Kind::Unary)), (None, None));
+        table.hide(MethodId(2));
+        assert_eq!((table.learn("a.B/C", Kind::Unary), table.slots()), (None, 2));
     }
 
     #[test]

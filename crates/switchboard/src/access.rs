@@ -3,6 +3,9 @@
 //! A call that is logged has its own reading of the clock. A call that the access log does not pick costs a count in
 //! memory of its thread, and while both logs are off two loads of memory that nobody writes.
 
+#[cfg(feature = "http")]
+mod recent;
+
 use crate::{Code, Flag, Peer, limits::Unit, trace::Trace};
 use std::{cell::Cell, time::Duration};
 
@@ -13,6 +16,9 @@ pub(crate) struct Access {
     pub(crate) every: Flag,
     /// Calls that take longer, in milliseconds, go to the slow log; 0 for none.
     pub(crate) slow: Flag,
+    /// What was logged last.
+    #[cfg(feature = "http")]
+    pub(crate) recent: recent::Recent,
 }
 
 thread_local! {
@@ -47,6 +53,8 @@ impl Default for Access {
                 0..=86_400_000,
                 "calls that take longer are logged (switchboard::slow); 0: none",
             ),
+            #[cfg(feature = "http")]
+            recent: recent::Recent::default(),
         }
     }
 }
@@ -116,5 +124,7 @@ impl Access {
             let every = self.every.value();
             event!(info, "switchboard::access", every, "call");
         }
+        #[cfg(feature = "http")]
+        self.recent.keep(entry, took, is_slow);
     }
 }

@@ -10,6 +10,7 @@
 mod listener;
 mod page;
 mod pages;
+mod recent;
 
 pub(crate) use listener::start;
 pub use page::{Cell, Page, Table};

@@ -112,9 +112,14 @@ impl<'a> Credentials<'a> {
 
     /// What follows `scheme` in the metadata `authorization`; schemes are the same in any case.
     pub fn authorization(&self, scheme: &str) -> Option<&'a str> {
-        let value = self.metadata().text("authorization")?;
-        let (found, rest) = value.split_once(' ')?;
-        found.eq_ignore_ascii_case(scheme).then(|| rest.trim_start())
+        self.authorization_bytes(scheme).and_then(|rest| std::str::from_utf8(rest).ok())
+    }
+
+    /// The same for those who only compare it.
+    fn authorization_bytes(&self, scheme: &str) -> Option<&'a [u8]> {
+        let (found, rest) = self.metadata().value("authorization")?.split_at_checked(scheme.len())?;
+        let rest = rest.strip_prefix(b" ")?;
+        found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii_start())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A call as layers and services see it: untyped, the same for every wire.
 
+mod ended;
 mod messages;
 
 pub(crate) use messages::Change;
@@ -72,6 +73,7 @@ struct Context {
     codec: Codec,
     /// The only request message is compressed.
     compressed: bool,
+    oneway: bool,
     packing: Packing,
     peer: Arc<Peer>,
     caller: Option<Arc<Caller>>,
@@ -174,10 +176,15 @@ impl Call {
         Call { method, body, cx }
     }
 
-    /// Index of the method in [`ServiceInfo::methods`].
+    /// Index of the method in [`ServiceInfo::methods`]; of one that no service declares, which of these it is.
     #[inline]
     pub fn method(&self) -> u16 {
         self.method
+    }
+
+    /// The full name of the method, `package.Service/Method`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.cx.service().name, self.cx.method().name)
     }
 
     /// How the messages are written, and how the reply is to be.
@@ -269,8 +276,9 @@ pub(crate) fn no_attachments(wire: &str) -> Status {
     Status::unimplemented(format!("{wire} has no place for an attachment; baidu_std has"))
 }
 
+/// The only message, compressed if that is wanted and pays.
 #[cold]
-fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
+pub(crate) fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
     let Message { bytes, compressed } = packing.pack(message);
     if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
 }
@@ -290,6 +298,7 @@ impl Cx {
                 kept.peer = peer.clone();
             }
             kept.compressed = false;
+            kept.oneway = false;
             kept.packing = Packing::OFF;
             kept.service = service;
             kept.method = method;
@@ -301,6 +310,7 @@ impl Cx {
         Cx(Some(Box::new(Context {
             codec: Codec::Proto,
             compressed: false,
+            oneway: false,
             packing: Packing::OFF,
             peer: peer.clone(),
             caller: None,
@@ -321,6 +331,17 @@ impl Cx {
         let context = self.context_mut();
         context.packing = packing;
         context.compressed = compressed;
+    }
+
+    /// Says whether the caller waits for no reply.
+    #[inline]
+    pub(crate) fn set_oneway(&mut self, oneway: bool) {
+        self.context_mut().oneway = oneway;
+    }
+
+    /// Whether the caller waits for no reply, of a method that it calls so or that [never has one](MethodInfo::oneway).
+    pub fn is_oneway(&self) -> bool {
+        self.context().oneway || self.method().oneway
     }
 
     #[cfg(feature = "proto")]

@@ -18,6 +18,7 @@ mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
+pub(crate) use layered::Tells;
 pub use options::ChannelBuilder;
 pub(crate) use pool::pause;
 pub use streaming::{BidiCall, ClientStreamCall, ServerStreamCall, Upload};
@@ -92,9 +93,10 @@ impl Channel {
     /// otherwise; `http://` means `wire=connect`. With these, `http=1` or `2` chooses the version (2 by default), and
     /// `codec=json` how protobuf services are written (traits always are, on HTTP). `get=true` calls methods without
     /// side effects by GET on Connect. JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
-    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams.
+    /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams. Thrift goes by POST likewise, where
+    /// `wire=thrift` comes with `http://`, `path` or `http`.
     ///
-    /// On all wires but JSON-RPC `compression=gzip`, `zstd` or `deflate` compresses requests and lets replies be
+    /// On all wires but JSON-RPC and Thrift `compression=gzip`, `zstd` or `deflate` compresses requests and lets replies be
     /// compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as well: what
     /// goes through is compressed if the server agrees (`Server::websocket_deflate`).
     ///

@@ -11,6 +11,7 @@ use std::{
     },
     time::{Duration, Instant, SystemTime},
 };
+use tokio::task::AbortHandle;
 
 /// Changes that are kept to be looked at.
 const CHANGES_MAX: usize = 100;
@@ -37,10 +38,18 @@ struct Inner {
     lent: Mutex<Option<Lent>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Lent {
     until: Instant,
     before: u64,
+    /// The task that waits for `until`: one for each flag, however often it is changed.
+    end: AbortHandle,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.end.abort();
+    }
 }
 
 impl Flag {
@@ -84,8 +93,8 @@ impl Flag {
 
     /// Time until it goes back to what it was, and to which value.
     pub fn lent(&self) -> Option<(Duration, u64)> {
-        let lent = *self.lock();
-        lent.map(|lent| (lent.until.saturating_duration_since(Instant::now()), lent.before))
+        let lent = self.lock();
+        lent.as_ref().map(|lent| (lent.until.saturating_duration_since(Instant::now()), lent.before))
     }
 
     pub(crate) fn preset(&self, value: u64) {
@@ -175,28 +184,30 @@ impl Flags {
             let mut lent = flag.lock();
             let from = flag.0.value.swap(to, Ordering::Relaxed);
             // What was lent already goes back to what it was at first.
-            let before = lent.map_or(from, |lent| lent.before);
-            *lent = until.map(|until| Lent { until, before });
+            let before = lent.as_ref().map_or(from, |lent| lent.before);
+            *lent = until.map(|until| Lent { until, before, end: self.spawn_end(flag, until) });
             from
         };
         self.note(flag, from, to, by);
-        if let Some(until) = until {
-            let (flags, flag) = (Arc::downgrade(self), flag.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep_until(until.into()).await;
-                let back = {
-                    let mut lent = flag.lock();
-                    // A later change has its own end, or none.
-                    let Some(due) = lent.filter(|lent| lent.until == until) else { return };
-                    *lent = None;
-                    (flag.0.value.swap(due.before, Ordering::Relaxed), due.before)
-                };
-                if let Some(flags) = flags.upgrade() {
-                    flags.note(&flag, back.0, back.1, "its expiry");
-                }
-            });
-        }
         Ok(flag.clone())
+    }
+
+    /// Waits for the end of a lent value in a task.
+    fn spawn_end(self: &Arc<Self>, flag: &Flag, until: Instant) -> AbortHandle {
+        let (flags, flag) = (Arc::downgrade(self), flag.clone());
+        let end = tokio::spawn(async move {
+            tokio::time::sleep_until(until.into()).await;
+            let (from, to) = {
+                let mut lent = flag.lock();
+                // A later change has its own end, or none.
+                let Some(due) = lent.take_if(|lent| lent.until == until) else { return };
+                (flag.0.value.swap(due.before, Ordering::Relaxed), due.before)
+            };
+            if let Some(flags) = flags.upgrade() {
+                flags.note(&flag, from, to, "its expiry");
+            }
+        });
+        end.abort_handle()
     }
 
     fn note(&self, flag: &Flag, from: u64, to: u64, by: &str) {
@@ -234,6 +245,24 @@ mod tests {
         let changes: Vec<_> = flags.changes().iter().map(ToString::to_string).collect();
         assert_eq!(changes[0], "slow_call: 3s to 100ms, by its expiry");
         assert_eq!((changes.len(), &*changes[2]), (3, "slow_call: 100ms to 2s, by alice"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_often_a_flag_is_lent_one_task_waits() {
+        let (flags, flag) = flags();
+        let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let before = alive();
+        for _ in 0..100 {
+            flags.set("slow_call", "2s", Some(Duration::from_secs(3600)), "dave").unwrap();
+            // What was told to end does so when it is polled.
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(alive(), before + 1);
+        flags.set("slow_call", "3s", None, "dave").unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!((alive(), flag.lent().is_none()), (before, true));
+        tokio::time::sleep(Duration::from_secs(7200)).await;
+        assert_eq!(flag.value(), 3000);
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ mod wires;
 pub use access::{Network, Rule};
 pub use concurrency::Concurrency;
 pub use fair::Fair;
-pub(crate) use pattern::matches;
+pub use pattern::matches;
 pub(crate) use permit::Permit;
 pub use rate::Rate;
 pub(crate) use results::KEY as IDEMPOTENCY_KEY;
@@ -50,6 +50,8 @@ pub(crate) struct Chain {
     /// By index in the service.
     methods: Vec<Method>,
     auth: Arc<[Box<dyn Auth>]>,
+    /// Whether one of them looks at messages.
+    auth_reads: bool,
     /// Whether calls are looked at before they are counted.
     screens: bool,
     /// Where calls wait for a place in the first limit.
@@ -66,6 +68,8 @@ struct Method {
     rates: Vec<Arc<rate::Limit>>,
     /// Those of the server, the service and the method, as far as there are any; the widest first.
     limiters: Vec<Arc<Limiter>>,
+    /// Those of them that let nobody in who will be late.
+    in_time: Vec<Arc<Limiter>>,
 }
 
 /// What became of a call at the guards.
@@ -118,11 +122,13 @@ impl Chain {
         let cx = call.cx();
         let before = cx.peer().wires.admit(cx.peer().wire).and_then(|()| method.check.before(cx));
         before.inspect_err(|status| self.audit(call, "rule", status))?;
-        if self.auth.iter().any(|auth| auth.reads_message()) {
+        if self.auth_reads {
             call.unpack_message()?;
         }
+        let learned = (&*method.name == "*").then(|| call.full_name());
+        let name = learned.as_deref().unwrap_or(&method.name);
         for (by, auth) in self.auth.iter().enumerate() {
-            match auth.check(&Credentials::new(call, &method.name)) {
+            match auth.check(&Credentials::new(call, name)) {
                 Checked::Absent => {}
                 Checked::Caller(caller) => return self.known(call, Some(caller), auth.name()).map(|()| None),
                 Checked::Wrong(why) => {
@@ -151,6 +157,11 @@ impl Chain {
     {
         for rate in &self.method(call.method()).rates {
             if let Err(status) = rate.take(call) {
+                return Begun::Refused(status);
+            }
+        }
+        for limiter in &self.method(call.method()).in_time {
+            if let Err(status) = limiter.check_time(call.cx().deadline()) {
                 return Begun::Refused(status);
             }
         }
@@ -207,7 +218,8 @@ impl Chain {
 
     #[inline]
     fn method(&self, index: u16) -> &Method {
-        &self.methods[usize::from(index)]
+        // Learned methods share one.
+        &self.methods[usize::from(index).min(self.methods.len() - 1)]
     }
 }
 

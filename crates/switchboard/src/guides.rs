@@ -20,6 +20,10 @@ struct Compression;
 #[doc = include_str!("../../../docs/combining.md")]
 struct Combining;
 
+#[cfg(feature = "http")]
+#[doc = include_str!("../../../docs/configuration.md")]
+struct Configuration;
+
 #[cfg(feature = "macros")]
 #[doc = include_str!("../../../docs/failures.md")]
 struct Failures;
@@ -39,6 +43,9 @@ struct Limits;
 #[cfg(all(feature = "http", feature = "otlp"))]
 #[doc = include_str!("../../../docs/observing.md")]
 struct Observing;
+
+#[doc = include_str!("../../../docs/proxy.md")]
+struct Proxy;
 
 #[cfg(all(feature = "http", feature = "tls"))]
 #[doc = include_str!("../../../docs/tls.md")]

@@ -14,9 +14,13 @@
 //! A layer costs one allocation for each call, and the first one another for the handler behind it; a server
 //! without layers pays nothing.
 
+mod dump;
 mod mirror;
+mod sample;
 
+pub use dump::{Dump, Dumped};
 pub use mirror::Mirror;
+use sample::Sample;
 
 use crate::{Call, Reply, Result};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};

@@ -39,6 +39,7 @@ mod metrics;
 mod net;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+pub mod proxy;
 mod push;
 #[cfg(feature = "auth")]
 pub mod rpcx;

@@ -158,7 +158,7 @@ impl Account {
     /// Notes that a call of this method made us hold more than [`LARGE`].
     #[cold]
     pub(crate) fn note(&self, method: MethodId, bytes: usize) {
-        let (size, bytes) = (&self.sizes[usize::from(method.0)], u32::try_from(bytes).unwrap_or(u32::MAX));
+        let (size, bytes) = (self.size(method), u32::try_from(bytes).unwrap_or(u32::MAX));
         if size.load(Relaxed) < bytes {
             size.store(bytes, Relaxed);
         }
@@ -167,17 +167,22 @@ impl Account {
     /// Notes that one made us hold little, while room is scarce: some more, and the method is no large one.
     #[cold]
     pub(crate) fn note_small(&self, method: MethodId) {
-        let size = &self.sizes[usize::from(method.0)];
+        let size = self.size(method);
         let known = size.load(Relaxed);
         if known > 0 {
             size.store(known - known.div_ceil(8), Relaxed);
         }
     }
 
+    /// That of a method; learned ones share the last.
+    fn size(&self, method: MethodId) -> &AtomicU32 {
+        &self.sizes[usize::from(method.0).min(self.sizes.len() - 1)]
+    }
+
     /// Why a call is not begun at this level, if it is not; `request` is its length in bytes.
     #[cold]
     pub(crate) fn refuses(&self, level: Level, method: MethodId, request: usize) -> Option<Status> {
-        let usual = self.sizes[usize::from(method.0)].load(Relaxed) as usize;
+        let usual = self.size(method).load(Relaxed) as usize;
         let what = match level {
             Level::Full => "call",
             Level::Hard if usual > LARGE => "call of this method, whose replies are large",
@@ -200,6 +205,14 @@ impl Account {
     pub(crate) fn cuts(&self) -> Status {
         self.cut.fetch_add(1, Relaxed);
         self.exhausted("no room for the rest of a message")
+    }
+
+    /// What the caller of a large request is told of which there is no room for the rest.
+    #[cfg(feature = "http")]
+    #[cold]
+    pub(crate) fn refuses_rest(&self) -> Status {
+        self.refused.fetch_add(1, Relaxed);
+        self.exhausted("no room for the rest of a large request").with_retry(Retry::After(PAUSE))
     }
 
     fn exhausted(&self, what: &str) -> Status {

@@ -47,7 +47,7 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MethodStats {
-    /// Full name, `package.Service/Method`.
+    /// Full name, `package.Service/Method`; `*` for all that no service declares.
     pub name: String,
     /// Calls that ended, by [`Code::number`](crate::Code::number).
     pub ended: [u64; 17],
@@ -170,7 +170,7 @@ impl Metrics {
     pub(crate) fn new(table: Arc<MethodTable>, shards: usize) -> Metrics {
         Metrics {
             shards: (0..shards.max(1)).map(|_| Shard::new()).collect(),
-            slow: (0..table.len()).map(|_| AtomicU64::new(0)).collect(),
+            slow: (0..table.slots()).map(|_| AtomicU64::new(0)).collect(),
             table,
             carriers: Default::default(),
             peers: Peers::default(),
@@ -199,7 +199,13 @@ impl Metrics {
 
     #[inline]
     fn cells(&self, shard: usize, wire: Wire, method: MethodId) -> &cells::Cells {
-        self.shards[shard % self.shards.len()].at(wire, usize::from(method.0), self.table.len())
+        self.shards[shard % self.shards.len()].at(wire, self.slot(method), self.slow.len())
+    }
+
+    /// Where a method counts: learned ones together, in the last place.
+    #[inline]
+    fn slot(&self, method: MethodId) -> usize {
+        usize::from(method.0).min(self.slow.len() - 1)
     }
 
     /// Counts bytes of a connection.
@@ -227,7 +233,7 @@ impl Metrics {
 
     #[cold]
     pub(crate) fn slow(&self, method: MethodId) {
-        self.slow[usize::from(method.0)].fetch_add(1, Ordering::Relaxed);
+        self.slow[self.slot(method)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn carriers(&self) -> Vec<CarrierStats> {
@@ -251,7 +257,7 @@ impl Metrics {
     }
 
     pub(crate) fn methods(&self) -> Vec<MethodStats> {
-        (0..self.table.len()).map(|at| self.method(at)).collect()
+        (0..self.slow.len()).map(|at| self.method(at)).collect()
     }
 
     fn method(&self, at: usize) -> MethodStats {

@@ -66,6 +66,8 @@ use tokio::sync::watch;
 #[must_use = "a server does nothing until `serve` or `start`"]
 pub struct Server {
     services: Vec<Arc<dyn ErasedService>>,
+    /// Who gets calls of other methods: of these services, of all when there are none.
+    fallback: Option<(Arc<dyn ErasedService>, Vec<String>)>,
     listeners: Vec<Listening>,
     limits: Limits,
     method_limits: Vec<(String, u32)>,
@@ -106,6 +108,7 @@ impl Server {
     pub fn new() -> Server {
         Server {
             services: Vec::new(),
+            fallback: None,
             listeners: Vec::new(),
             limits: Limits::default(),
             method_limits: Vec::new(),
@@ -139,6 +142,23 @@ impl Server {
     #[expect(clippy::should_implement_trait, reason = "a server is not a sum")]
     pub fn add(mut self, service: impl Service) -> Server {
         self.services.push(Arc::new(Erased::new(service)));
+        self
+    }
+
+    /// Gives calls of services that were not added to this one, such as [`Forward`](crate::proxy::Forward): those of
+    /// `services`, or of any when there are none. It sees the name that was called in [`Cx::service`](crate::Cx::service) and
+    /// [`Cx::method`](crate::Cx::method), and messages as their bytes.
+    ///
+    /// Names are learned as they are called, 1024 of them, and kept until the process ends: whoever may call can use
+    /// them up, and further ones are then unknown. What is set or counted by method holds for all of them together,
+    /// under the name `*`.
+    pub fn fallback(
+        mut self,
+        service: impl Service,
+        services: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Server {
+        let services = services.into_iter().map(Into::into).collect();
+        self.fallback = Some((Arc::new(Erased::new(service)), services));
         self
     }
 
@@ -357,6 +377,9 @@ impl Server {
         for service in &self.services {
             table.add(service.info()).map_err(Error::config)?;
         }
+        if let Some((_, services)) = &self.fallback {
+            table.take_others(services.clone()).map_err(Error::config)?;
+        }
         for (method, bytes) in &self.method_limits {
             table
                 .limit_messages(method, *bytes)
@@ -383,9 +406,10 @@ impl Server {
         }
         let limited = listeners.iter().any(|listener| listener.wires != Wires::ALL);
         let guarding = self.guards.build(&table, limited)?;
-        let services = self.services.into_iter().enumerate();
+        let others = self.fallback.map(|(service, _)| service);
+        let services = self.services.into_iter().chain(others).enumerate();
         let services = services.map(|(at, service)| service.guarded(guarding.chain(at))).collect();
-        let memory = Account::new(live.memory_bytes_max.clone(), table.len());
+        let memory = Account::new(live.memory_bytes_max.clone(), table.slots());
         let shared = Arc::new(Shared {
             id: sockets::next_id(),
             listening: OnceLock::new(),

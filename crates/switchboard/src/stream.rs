@@ -497,6 +497,16 @@ impl Queue {
         state.poll_end(cx)
     }
 
+    /// The next message as a [`Receiver`] would read it, and no more than that one; none at the end. Cancel safe.
+    pub(crate) async fn next(&self) -> Result<Option<Bytes>> {
+        let Some(item) = poll_fn(|cx| self.poll_pop(cx)).await.transpose()? else { return Ok(None) };
+        let message = self.packing.unpack(item)?;
+        let Some(mut change) = self.lock().change.take() else { return Ok(Some(message)) };
+        let changed = change(message);
+        self.lock().change = Some(change);
+        changed.map(Some)
+    }
+
     /// The metadata before the first message; `passed` says that messages were taken already.
     fn poll_head(&self, passed: bool, cx: &mut Context<'_>) -> Poll<Metadata> {
         let mut state = self.lock();

@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{future::IntoFuture, sync::Arc, time::Duration};
 use support::{raw::soon, *};
 use switchboard::{
     Address, Channel, Flag, Limit, Running, Server,
@@ -155,6 +155,63 @@ async fn calls_in_flight_are_shown_with_age_method_and_peer() {
     })
     .await;
     assert!(json(&running, "/calls?format=json").await["calls"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn calls_that_the_logs_took_are_shown_afterwards() {
+    let (running, channel, _) = administered(with_admin()).await;
+    mirror(&channel, vec![1; 10]).await.unwrap();
+    let page = json(&running, "/recent?format=json").await;
+    assert!(page["calls"].as_array().unwrap().is_empty(), "both logs are off: {page}");
+    assert!(page.to_string().contains("/flags/access_log"), "{page}");
+    running.set_flag("access_log", "1", "test").unwrap();
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let http = Channel::connect(&format!("{}?wire=grpc", running.url())).await.unwrap();
+    let codec = http.codec(switchboard::Codec::Json);
+    let call =
+        http.unary(&ECHO, codec, switchboard::codec::serde::encode(&[7u8], codec), |_, bytes| Ok(bytes));
+    soon(call.meta("traceparent", trace).into_future()).await.unwrap();
+    ask::<_, ()>(&channel, &FAIL, &"no").await.unwrap_err();
+    running.set_flag("access_log", "0", "test").unwrap();
+    running.set_flag("slow_call", "5ms", "test").unwrap();
+    ask::<_, String>(&channel, &BLOCK, &"").await.unwrap();
+    mirror(&channel, vec![1; 10]).await.unwrap();
+    // A call of HTTP is counted when its answer has gone.
+    let all = soon(async {
+        loop {
+            let page = json(&running, "/recent?format=json").await;
+            let calls = page["calls"].as_array().unwrap().clone();
+            if calls.len() == 3 {
+                return calls;
+            }
+        }
+    })
+    .await;
+    let by =
+        |method: &str| all.iter().find(|call| call["method"] == method).unwrap_or_else(|| panic!("{all:?}"));
+    let slow = by("test.Probe/Block");
+    assert!(slow["why"] == "slow" && slow["took_us"].as_f64().unwrap() >= 5e3, "{slow}");
+    let failed = by("test.Probe/Fail");
+    assert_eq!(
+        (&failed["code"], &failed["why"], &failed["wire"]),
+        (&"not_found".into(), &"sampled".into(), &"native".into())
+    );
+    let traced = by("test.Probe/Echo");
+    assert_eq!(
+        (&traced["trace"], &traced["wire"]),
+        (&"0af7651916cd43dd8448eb211c80319c".into(), &"grpc".into())
+    );
+    for (query, method) in [
+        ("filter=Fail", "test.Probe/Fail"),
+        ("filter=not_found", "test.Probe/Fail"),
+        ("filter=0af7651916", "test.Probe/Echo"),
+        ("slower=5ms&filter=Block", "test.Probe/Block"),
+    ] {
+        let page = json(&running, &format!("/recent?format=json&{query}")).await;
+        let calls = page["calls"].as_array().unwrap();
+        assert!(calls.len() == 1 && calls[0]["method"] == method, "{query}: {page}");
+    }
+    assert_eq!(crate::page(&running, "/recent?slower=soon").await.0, 400);
 }
 
 #[tokio::test]

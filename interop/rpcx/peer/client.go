@@ -34,10 +34,10 @@ var codecs = map[string]protocol.SerializeType{
 	"msgpack": protocol.MsgPack,
 }
 
-func runClient(addresses []string) {
+func runCases(cases []setting, addresses []string) {
 	failures, count := 0, 0
 	for _, address := range addresses {
-		for _, one := range cases() {
+		for _, one := range cases {
 			count++
 			if err := one.against(address); err != nil {
 				failures++

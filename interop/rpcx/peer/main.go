@@ -1,6 +1,7 @@
 // Command rpcx-peer is a client and a server of rpcx as its users write them.
 //
 //	rpcx-peer client NETWORK@ADDRESS...   makes every case against a server; exit code 1 if one fails
+//	rpcx-peer proxied NETWORK@ADDRESS...  makes those that hold of such a server behind a proxy
 //	rpcx-peer mirror NETWORK@ADDRESS      makes some thousand calls of one method that answers with what it gets
 //	rpcx-peer server NETWORK@ADDRESS...   serves until it is ended; says where on its first line
 //	rpcx-peer certificate FOLDER          writes cert.pem and key.pem, for 127.0.0.1
@@ -15,11 +16,13 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fail("expected client, mirror, server or certificate, and what it is for")
+		fail("expected client, proxied, mirror, server or certificate, and what it is for")
 	}
 	switch os.Args[1] {
 	case "client":
-		runClient(os.Args[2:])
+		runCases(cases(), os.Args[2:])
+	case "proxied":
+		runCases(proxied(), os.Args[2:])
 	case "mirror":
 		runMirror(os.Args[2])
 	case "server":
@@ -27,7 +30,7 @@ func main() {
 	case "certificate":
 		writeCertificate(os.Args[2])
 	default:
-		fail("expected client, mirror, server or certificate")
+		fail("expected client, proxied, mirror, server or certificate")
 	}
 }
 

@@ -18,6 +18,8 @@ WAYS = {
     "binary in C, framed": (["accelerated", "framed"], "protocol=binary&framed=true"),
     "compact, framed": (["compact", "framed"], "protocol=compact"),
     "compact, buffered": (["compact", "buffered"], "protocol=compact&framed=false"),
+    "binary, HTTP": (["binary", "http"], "path=/any/path"),
+    "compact, HTTP": (["compact", "http"], "protocol=compact&http=1"),
     "header, binary": (["header", "bare"], "protocol=header"),
     "header, compact": (["header", "bare"], "protocol=header-compact"),
     "header, binary, zlib": (["header", "bare"], "protocol=header&zlib=true"),
@@ -63,7 +65,7 @@ class Cases(unittest.TestCase):
                 self.run_cases(serve, options)
 
     def test_multiplexed(self):
-        for way in ["binary, framed", "compact, buffered", "header, binary"]:
+        for way in ["binary, framed", "binary, HTTP", "compact, buffered", "header, binary"]:
             serve, options = WAYS[way]
             with self.subTest(way):
                 self.run_cases([*serve, "multiplexed"], options, "--multiplexed")
@@ -71,7 +73,7 @@ class Cases(unittest.TestCase):
     def test_calls_by_hand(self):
         """`switchboard call` with the .thrift file."""
         struct = {"string_thing": "\u00e9", "byte_thing": -1, "i32_thing": 70000, "i64_thing": -(2**62)}
-        for way in ["binary, buffered", "compact, framed", "header, compact"]:
+        for way in ["binary, buffered", "binary, HTTP", "compact, framed", "header, compact"]:
             with self.subTest(way), server(*WAYS[way]) as url:
 
                 def call(method, data, *more):

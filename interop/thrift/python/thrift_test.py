@@ -252,6 +252,9 @@ class Processor:
 
     def process(self, iprot, oprot):
         name, kind, sequence = iprot.readMessageBegin()
+        if self._on_message_begin:
+            # Servers of HTTP answer one-way calls before they are handled.
+            self._on_message_begin(name, kind, sequence)
         method = self.service.get(name)
         if method is None:
             iprot.skip(TType.STRUCT)

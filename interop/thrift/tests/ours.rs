@@ -10,7 +10,7 @@ use thrift_interop::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 
 async fn start() -> Running {
@@ -26,7 +26,7 @@ async fn soon<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it takes too long")
 }
 
-const WAYS: [&str; 7] = [
+const WAYS: [&str; 10] = [
     "protocol=binary",
     "protocol=binary&framed=false",
     "protocol=compact",
@@ -34,6 +34,9 @@ const WAYS: [&str; 7] = [
     "protocol=header",
     "protocol=header-compact",
     "protocol=header&zlib=true",
+    "path=/thrift",
+    "protocol=compact&http=1",
+    "http=2",
 ];
 
 #[tokio::test]
@@ -126,10 +129,45 @@ async fn messages_come_by_post_to_any_path() {
 #[tokio::test]
 async fn metadata_travels_in_headers_both_ways() {
     let running = start().await;
-    let url = format!("{}?wire=thrift&protocol=header", running.url());
-    let client = ThriftTestClient::connect(&url).await.unwrap();
-    let response = client.test_string("x".into()).meta("tenant", "a").await.unwrap();
-    assert_eq!(response.meta().text("served-for"), Some("a"));
+    let http = running.url().replacen("tcp://", "http://", 1);
+    for url in [format!("{}?wire=thrift&protocol=header", running.url()), format!("{http}?wire=thrift")] {
+        let client = ThriftTestClient::connect(&url).await.unwrap();
+        let response = client.test_string("x".into()).meta("tenant", "a").await.unwrap();
+        assert_eq!(response.meta().text("served-for"), Some("a"), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn answers_of_http_that_are_no_thrift_are_statuses() {
+    for (answer, code, text) in [
+        (
+            "200 OK\r\ncontent-type: text/html",
+            Code::Unknown,
+            "content type text/html where application/x-thrift",
+        ),
+        (
+            "200 OK\r\ncontent-type: application/x-thrift",
+            Code::Internal,
+            "bytes between messages that begin none",
+        ),
+        ("413 Too Large\r\ncontent-type: text/plain", Code::ResourceExhausted, "odd"),
+        ("502 Bad Gateway\r\ncontent-type: text/plain", Code::Unavailable, "502 Bad Gateway"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}?wire=thrift&connections=1", listener.local_addr().unwrap());
+        let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 3\r\n\r\nodd");
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let client = ThriftTestClient::connect(&url).await.unwrap();
+        let status = soon(client.test_i32(5).into_future()).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(text), "{status}");
+    }
 }
 
 #[tokio::test]
@@ -165,7 +203,17 @@ async fn mistakes_are_answered_with_statuses() {
     let status = client.test_nesting(CrazyNesting::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented, "{status}");
     assert!(status.message().contains("testNesting"), "{status}");
-    for odd in ["protocol=json", "framed=maybe", "protocol=header&framed=false", "zlib=true"] {
+    for odd in [
+        "protocol=json",
+        "framed=maybe",
+        "protocol=header&framed=false",
+        "zlib=true",
+        "path=/x&protocol=header",
+        "http=1&framed=true",
+        "http=1&codec=json",
+        "path=/x&compression=gzip",
+        "path=x",
+    ] {
         let url = format!("{}?wire=thrift&{odd}", second.url());
         assert_eq!(Channel::connect(&url).await.unwrap_err().code(), Code::InvalidArgument, "{odd}");
     }

@@ -14,72 +14,25 @@ mod tables;
 mod types;
 mod unions;
 
-use crate::{
-    Error,
-    builder::{Generated, Output},
-    open_enum,
-};
+use crate::{Error, builder::Generated, idl::Front, open_enum};
 use ast::{Item, Kind};
 use proc_macro2::TokenStream;
 use schema::Schema;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 use types::Types;
 
-/// Reads `.fbs` files: what to read and where to write. See the [crate](crate#flatbuffers) for what comes out.
-#[derive(Clone, Debug, Default)]
-#[must_use = "nothing is generated before .emit()"]
-pub struct FlatBuffers {
-    files: Vec<PathBuf>,
-    includes: Vec<PathBuf>,
-    out_dir: Option<PathBuf>,
-}
-
-impl FlatBuffers {
-    /// Adds a `.fbs` file, relative to the directory of the crate.
-    pub fn flatbuffers(mut self, file: impl AsRef<Path>) -> Self {
-        self.files.push(file.as_ref().to_owned());
-        self
-    }
-
-    /// Adds a directory in which included files are looked up, after that of the file which includes them.
-    pub fn include(mut self, directory: impl AsRef<Path>) -> Self {
-        self.includes.push(directory.as_ref().to_owned());
-        self
-    }
-
-    /// Writes into this directory, which is created, instead of Cargo's `OUT_DIR`.
-    pub fn out_dir(mut self, directory: impl AsRef<Path>) -> Self {
-        self.out_dir = Some(directory.as_ref().to_owned());
-        self
-    }
-
-    /// Generates and writes everything, and tells Cargo which files were read.
-    ///
-    /// # Errors
-    /// Files that cannot be read, understood or written, and types that Rust cannot have.
-    pub fn emit(self) -> Result<(), Error> {
-        if self.files.is_empty() {
-            return Err(Error::new("nothing to read: add a file with .flatbuffers(…)"));
-        }
-        let output = Output::new(self.out_dir)?;
-        let schema = Schema::read(&self.files, &self.includes)?;
-        for file in &schema.files {
-            println!("cargo:rerun-if-changed={}", file.display());
-        }
-        output.write(&packages(&schema)?)
-    }
-}
-
-/// A file of Rust for each namespace.
-fn packages(schema: &Schema) -> Result<Vec<Generated>, Error> {
+/// Reads the files, and generates a file of Rust for each namespace.
+///
+/// # Errors
+/// Files that cannot be read or understood, and types that Rust cannot have.
+pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<Front, Error> {
+    let schema = Schema::read(files, includes)?;
     let mut packages = BTreeMap::<&str, Vec<&Item>>::new();
     for item in &schema.items {
         packages.entry(&item.namespace).or_default().push(item);
     }
-    packages.into_iter().map(|(name, items)| package(schema, name, &items)).collect()
+    let packages = packages.into_iter().map(|(name, items)| package(&schema, name, &items));
+    Ok(Front { packages: packages.collect::<Result<_, _>>()?, read_from: schema.files.clone() })
 }
 
 fn package(schema: &Schema, name: &str, items: &[&Item]) -> Result<Generated, Error> {

@@ -2,8 +2,7 @@
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other),
 //! [`interface`] (what they declare, for programs); then what generates code: `types` (what Rust has for a type),
-//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace), `emit` (files in and
-//! out).
+//! `constants`, `structs`, `enums`, `services`, `package` (a file of Rust for each namespace).
 #![cfg_attr(
     not(feature = "codegen"),
     allow(dead_code, reason = "generated code alone says all that a file does")
@@ -12,8 +11,6 @@
 mod ast;
 #[cfg(feature = "codegen")]
 mod constants;
-#[cfg(feature = "codegen")]
-mod emit;
 #[cfg(feature = "codegen")]
 mod enums;
 pub mod interface;
@@ -29,4 +26,4 @@ mod structs;
 mod types;
 
 #[cfg(feature = "codegen")]
-pub use emit::Thrift;
+pub(crate) use package::generate;

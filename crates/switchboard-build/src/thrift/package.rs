@@ -1,20 +1,28 @@
 //! Puts the files of packages together: services first, then types.
 
 use super::{constants, enums, schema::Schema, services, structs, types::Types};
-use crate::{Error, package};
+use crate::{Error, builder::Generated, idl::Front, package};
 use proc_macro2::TokenStream;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
-/// The code of each package, by name.
-pub(super) fn generate(schema: &Schema) -> Result<Vec<(String, String)>, Error> {
+/// Reads the files, and generates a file of Rust for each namespace.
+///
+/// # Errors
+/// Files that cannot be read or understood, and types that Rust cannot have.
+pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<Front, Error> {
+    let schema = Schema::read(files, includes)?;
     let mut packages = BTreeMap::<&str, Vec<usize>>::new();
     for (number, document) in schema.documents.iter().enumerate() {
         packages.entry(&document.package).or_default().push(number);
     }
-    packages.into_iter().map(|(name, files)| Ok((name.to_owned(), code(schema, name, &files)?))).collect()
+    let packages = packages.into_iter().map(|(name, files)| package(&schema, name, &files));
+    Ok(Front {
+        packages: packages.collect::<Result<_, _>>()?,
+        read_from: schema.documents.iter().map(|document| document.path.clone()).collect(),
+    })
 }
 
-fn code(schema: &Schema, name: &str, files: &[usize]) -> Result<String, Error> {
+fn package(schema: &Schema, name: &str, files: &[usize]) -> Result<Generated, Error> {
     let types = Types { schema, package: name };
     let (mut services, mut others) = (TokenStream::new(), TokenStream::new());
     for &file in files {
@@ -37,5 +45,6 @@ fn code(schema: &Schema, name: &str, files: &[usize]) -> Result<String, Error> {
     let mut sources: Vec<_> = files.iter().map(|file| &schema.documents[*file]).collect();
     sources.sort_by_key(|document| &document.stem);
     let sources: Vec<_> = sources.iter().map(|document| format!("{}.thrift", document.stem)).collect();
-    package::file(name, &sources.join(", "), services, others)
+    let code = package::file(name, &sources.join(", "), services, others)?;
+    Ok(Generated { name: name.to_owned(), code, descriptors: None })
 }

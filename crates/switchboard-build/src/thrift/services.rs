@@ -5,7 +5,7 @@ use super::{
     structs::{self, Plan},
     types::{Types, snake, type_ident},
 };
-use crate::{Error, docs, names};
+use crate::{Error, client::ClientType, docs, names, server::ServerType};
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
@@ -175,6 +175,13 @@ impl Method<'_> {
 }
 
 impl Parts<'_> {
+    /// The type parameter for handlers: a name that nothing beside it has.
+    fn handler(&self) -> Ident {
+        let mut thrown = self.methods.iter().flat_map(|method| &method.throws);
+        let is_taken = self.interface == "Handler" || thrown.any(|(_, ty)| ty.to_string() == "Handler");
+        format_ident!("{}", if is_taken { "SwitchboardHandler" } else { "Handler" })
+    }
+
     fn requests(&self) -> TokenStream {
         let requests = self.methods.iter().map(|method| {
             let doc = docs::attributes(&format!("The arguments of `{}/{}`.", self.full_name, method.name));
@@ -236,7 +243,6 @@ impl Parts<'_> {
 
     fn server(&self) -> TokenStream {
         let Parts { full_name, interface, server, info, .. } = self;
-        let doc = docs::attributes(&format!("Serves a [`{interface}`]."));
         let arms = self.methods.iter().enumerate().map(|(index, method)| {
             let index = Literal::usize_unsuffixed(index);
             let Method { ident, request, .. } = method;
@@ -266,47 +272,19 @@ impl Parts<'_> {
             }
         });
         let unknown = format!("{full_name} has no method number {{other}}");
-        quote! {
-            #doc
-            pub struct #server<Handler>(::switchboard::codegen::Arc<Handler>);
-
-            impl<Handler: #interface> #server<Handler> {
-                /// Serves `service`.
-                pub fn new(service: Handler) -> Self {
-                    Self::from_arc(::switchboard::codegen::Arc::new(service))
-                }
-
-                /// Serves a `service` that others hold too.
-                pub fn from_arc(service: ::switchboard::codegen::Arc<Handler>) -> Self {
-                    Self(service)
-                }
+        let body = quote! {
+            let codec = call.codec();
+            match call.method() {
+                #(#arms)*
+                other => Err(::switchboard::Status::unimplemented(::std::format!(#unknown))),
             }
-
-            impl<Handler> ::core::clone::Clone for #server<Handler> {
-                fn clone(&self) -> Self {
-                    Self(::switchboard::codegen::Arc::clone(&self.0))
-                }
-            }
-
-            impl<Handler: #interface> ::switchboard::Service for #server<Handler> {
-                fn info(&self) -> &'static ::switchboard::ServiceInfo {
-                    &#info
-                }
-
-                async fn call(&self, call: ::switchboard::Call) -> ::switchboard::Result<::switchboard::Reply> {
-                    let codec = call.codec();
-                    match call.method() {
-                        #(#arms)*
-                        other => Err(::switchboard::Status::unimplemented(::std::format!(#unknown))),
-                    }
-                }
-            }
-        }
+        };
+        let handler = &self.handler();
+        ServerType { server, interface, handler, info, body }.emit()
     }
 
     fn client(&self) -> TokenStream {
         let Parts { full_name, interface, server, client, info, .. } = self;
-        let doc = docs::attributes(&format!("Calls `{full_name}`."));
         let methods = self.methods.iter().enumerate().map(|(index, method)| {
             let Method { ident, request, reply, .. } = method;
             let (doc, parameters) = (method.doc("Calls", full_name), method.parameters());
@@ -332,49 +310,8 @@ impl Parts<'_> {
                 }
             }
         });
-        quote! {
-            #doc
-            #[derive(Clone, Debug)]
-            pub struct #client {
-                channel: ::switchboard::Channel,
-                codec: ::switchboard::Codec,
-            }
-
-            impl #client {
-                /// Connects to `url` and waits for the first connection.
-                ///
-                /// # Errors
-                /// Those of [`Channel::connect`](::switchboard::Channel::connect).
-                pub async fn connect(url: &str) -> ::switchboard::Result<Self> {
-                    Ok(Self::new(::switchboard::Channel::connect(url).await?))
-                }
-
-                /// Calls through `channel`.
-                pub fn new(channel: ::switchboard::Channel) -> Self {
-                    let codec = channel.codec(::switchboard::Codec::Thrift);
-                    Self { channel, codec }
-                }
-
-                /// Calls `service` in this process, without a connection.
-                pub fn local<Handler: #interface>(service: Handler) -> Self {
-                    Self::new(::switchboard::Channel::local(#server::new(service)))
-                }
-
-                /// Writes messages as JSON or postcard instead of [`Thrift`](::switchboard::Codec::Thrift).
-                #[must_use]
-                pub fn with_codec(mut self, codec: ::switchboard::Codec) -> Self {
-                    self.codec = codec;
-                    self
-                }
-
-                /// What the calls go through.
-                pub fn channel(&self) -> &::switchboard::Channel {
-                    &self.channel
-                }
-
-                #(#methods)*
-            }
-        }
+        let (handler, codec, calls) = (&self.handler(), format_ident!("Thrift"), methods.collect());
+        ClientType { full_name, client, server, interface, handler, codec, calls }.emit()
     }
 
     fn api(&self) -> TokenStream {

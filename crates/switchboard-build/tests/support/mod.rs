@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::{fs, path::PathBuf};
-use switchboard_build::{Error, FlatBuffers, Proto, Thrift};
+use switchboard_build::{Error, Idl, Proto};
 
 /// A directory that is empty when the test begins.
 pub struct Workspace {
@@ -33,14 +33,9 @@ impl Workspace {
         proto.out_dir(self.directory.join("out")).emit()
     }
 
-    /// Generates from `.thrift` files into the directory `out`.
-    pub fn emit_thrift(&self, thrift: Thrift) -> Result<(), Error> {
-        thrift.out_dir(self.directory.join("out")).emit()
-    }
-
-    /// Generates from `.fbs` files into the directory `out`.
-    pub fn emit_flatbuffers(&self, flatbuffers: FlatBuffers) -> Result<(), Error> {
-        flatbuffers.out_dir(self.directory.join("out")).emit()
+    /// Generates from `.thrift` or `.fbs` files into the directory `out`.
+    pub fn emit_idl(&self, idl: Idl) -> Result<(), Error> {
+        idl.out_dir(self.directory.join("out")).emit()
     }
 
     /// A generated file, blanks and line ends folded so that line breaks do not matter.

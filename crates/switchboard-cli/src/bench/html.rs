@@ -2,24 +2,19 @@
 
 use super::{
     chart::{self, Bar, Curve},
+    machine::Machine,
     record::{CHAINED, NATIVE, Record, Side},
     report::{self, Rows},
 };
 use std::fmt::Write;
 
-pub(super) const STYLE: &str = include_str!("report.css");
+const STYLE: &str = include_str!("report.css");
 
 /// The page of `records`, measured by `command_line`.
 pub(super) fn render(records: &[Record], command_line: &str) -> String {
-    let name = records.first().map_or("nothing", |record| record.name);
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>switchboard bench {name}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>switchboard bench {name}</h1>\n"
-    );
+    let mut page = head(records.first().map_or("nothing", |record| record.name));
     if let Some(record) = records.first() {
-        page += &facts(record, command_line);
+        page += &facts(&record.machine, command_line, None);
     }
     if records.iter().any(|record| record.ours.bytes_per_connection.is_some()) {
         page += &memory(records);
@@ -28,8 +23,21 @@ pub(super) fn render(records: &[Record], command_line: &str) -> String {
     }
     page += &latency(records);
     page += &numbers(records);
-    page + "</body>\n</html>\n"
+    page + END
 }
+
+/// What a page of the mode `name` begins with.
+pub(super) fn head(name: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>switchboard bench {name}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>switchboard bench {name}</h1>\n"
+    )
+}
+
+/// What it ends with.
+pub(super) const END: &str = "</body>\n</html>\n";
 
 /// `text` with the characters of markup replaced.
 pub(super) fn escape(text: &str) -> String {
@@ -47,16 +55,20 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-fn facts(record: &Record, command_line: &str) -> String {
-    let machine = &record.machine;
+/// How and where it was measured; of the server what is not in the command.
+pub(super) fn facts(machine: &Machine, command_line: &str, server: Option<&str>) -> String {
     let facts = [
-        ("Command", format!("<code>{}</code>", escape(command_line))),
-        ("Machine", escape(&format!("{}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel))),
-        ("Date", escape(&machine.date)),
-        ("Version", format!("switchboard {}", escape(machine.version))),
+        ("Command", Some(format!("<code>{}</code>", escape(command_line)))),
+        ("Server", server.map(escape)),
+        (
+            "Machine",
+            Some(escape(&format!("{}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel))),
+        ),
+        ("Date", Some(escape(&machine.date))),
+        ("Version", Some(format!("switchboard {}", escape(machine.version)))),
     ];
     let mut list = "<dl>\n".to_owned();
-    for (term, text) in facts {
+    for (term, text) in facts.into_iter().filter_map(|(term, text)| Some((term, text?))) {
         let _ = writeln!(list, "<dt>{term}</dt><dd>{text}</dd>");
     }
     list + "</dl>\n"

@@ -1,9 +1,9 @@
 //! The command line of `switchboard call`.
 
-use super::{bytes::Digits, invoke::RawKind, metadata, target::Wire};
+use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
 use bytes::Bytes;
 use clap::Args;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 use switchboard::{Limits, limits::Source};
 
 const EXAMPLES: &str = "\
@@ -61,21 +61,8 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "BYTES", value_parser = message_size)]
     pub(super) max_message_size: Option<String>,
 
-    /// Take the schema from a .proto file instead of asking the server. May be repeated
-    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
-    #[arg(conflicts_with = "descriptor_set")]
-    pub(super) proto: Vec<PathBuf>,
-    /// Take the schema from a .thrift file, for --wire thrift. May be repeated
-    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
-    #[arg(conflicts_with = "descriptor_set")]
-    pub(super) thrift: Vec<PathBuf>,
-    /// Look for .proto or .thrift files and their imports here. May be repeated [default: .]
-    #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]
-    pub(super) includes: Vec<PathBuf>,
-    /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
-    #[arg(long, value_name = "FILE", help_heading = "Schema")]
-    pub(super) descriptor_set: Vec<PathBuf>,
-
+    #[command(flatten)]
+    pub(super) schema: SchemaArgs,
     /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
     /// method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]

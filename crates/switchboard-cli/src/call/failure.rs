@@ -7,7 +7,7 @@ use switchboard::Status;
 const STATUS_BASE: u8 = 64;
 
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// What was asked for does not exist or is not understood; nothing is wrong with the server.
     Asked(String),
     /// Standard output cannot be written.
@@ -18,7 +18,7 @@ pub(super) enum Failure {
 
 /// A status and what may help.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     pub(super) status: Status,
     /// What was under way, if it was not the call.
     pub(super) during: Option<&'static str>,
@@ -39,7 +39,7 @@ impl Failure {
     }
 
     /// Lines for standard error.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Failure::Asked(text) | Failure::Output(text) => format!("switchboard: {text}"),
             Failure::Status(Ended { status, during, tip }) => {

@@ -43,13 +43,17 @@ pub(super) enum RawKind {
 /// The method of a schema, as channels know it.
 pub(super) fn of_schema(method: &MethodDescriptor) -> Result<&'static ClientMethod, Status> {
     let path = format!("{}/{}", method.parent_service().full_name(), method.name());
-    let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+    ClientMethod::intern(&path, declared_kind(method), idempotency(method))
+}
+
+/// How many messages go either way.
+pub(crate) fn declared_kind(method: &MethodDescriptor) -> Kind {
+    match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => Kind::Unary,
         (false, true) => Kind::ServerStream,
         (true, false) => Kind::ClientStream,
         (true, true) => Kind::Bidi,
-    };
-    ClientMethod::intern(&path, kind, idempotency(method))
+    }
 }
 
 /// A method without a schema.
@@ -196,7 +200,8 @@ fn failed(status: Status, output: &mut Output) -> Failure {
     status.into()
 }
 
-fn idempotency(method: &MethodDescriptor) -> Idempotency {
+/// What a second try of the method does.
+pub(crate) fn idempotency(method: &MethodDescriptor) -> Idempotency {
     let options = method.method_descriptor_proto().options.as_ref();
     match options.map(MethodOptions::idempotency_level) {
         Some(IdempotencyLevel::NoSideEffects) => Idempotency::NoSideEffects,

@@ -14,7 +14,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// `name: value` of the command line, checked.
-pub(super) fn parse(text: &str) -> Result<(String, Bytes), String> {
+pub(crate) fn parse(text: &str) -> Result<(String, Bytes), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'name: value'")?;
     let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
     let value = if name.ends_with("-bin") {
@@ -28,12 +28,12 @@ pub(super) fn parse(text: &str) -> Result<(String, Bytes), String> {
 }
 
 /// A value as text.
-pub(super) fn text(name: &str, value: &Bytes) -> String {
+pub(crate) fn text(name: &str, value: &Bytes) -> String {
     if name.ends_with("-bin") { base64(value) } else { String::from_utf8_lossy(value).into_owned() }
 }
 
 /// Bytes as text.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
 }
 
 /// Names with the list of their values.
-pub(super) fn json(metadata: &Metadata) -> serde_json::Value {
+pub(crate) fn json(metadata: &Metadata) -> serde_json::Value {
     let mut object = serde_json::Map::new();
     for (name, value) in metadata.iter() {
         let values = object.entry(name).or_insert_with(|| serde_json::Value::Array(Vec::new()));

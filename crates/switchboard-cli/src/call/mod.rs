@@ -8,7 +8,7 @@ mod failure;
 mod input;
 mod invoke;
 mod known;
-mod metadata;
+pub(crate) mod metadata;
 mod names;
 mod output;
 mod reflection;
@@ -20,21 +20,23 @@ mod timings;
 mod tips;
 
 pub(crate) use args::CallArgs;
+pub(crate) use failure::Failure;
+pub(crate) use invoke::{declared_kind, idempotency};
+pub(crate) use metadata::parse as parse_metadata;
+pub(crate) use reflection::Reflection;
+pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
+pub(crate) use thrift::{Definitions, Function};
 
-use failure::Failure;
 use input::{Form, Input, Requests};
 use invoke::{Invocation, RawKind};
 use output::{Output, print};
-use reflection::Reflection;
 use replies::Replies;
-use schema::Schema;
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
 use switchboard::{Channel, ChannelBuilder, ClientMethod, Code, Codec, Kind, Origin, Runtime, Status};
 use target::{Target, Wire};
-use thrift::Definitions;
 use timings::Timings;
 use tokio::runtime::Handle;
 
@@ -129,7 +131,7 @@ impl Command<'_> {
     }
 
     async fn list(&mut self, service: Option<&str>) -> Result<(), Failure> {
-        if let Some(definitions) = Definitions::of_files(self.args)? {
+        if let Some(definitions) = Definitions::of_files(&self.args.schema)? {
             return self.print_list(&definitions.list(service)?);
         }
         let mut schema = self.schema(None).await?;
@@ -167,7 +169,7 @@ impl Command<'_> {
     }
 
     async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
-        if !self.args.thrift.is_empty() {
+        if !self.args.schema.thrift.is_empty() {
             let text =
                 "`describe` shows schemas of servers and .proto files; of a .thrift file there is `list`";
             return Err(Failure::Asked(text.into()));
@@ -220,7 +222,7 @@ impl Command<'_> {
             let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
             return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
         }
-        let local = Schema::of_files(self.args)?;
+        let local = Schema::of_files(&self.args.schema)?;
         // Before the server is asked, so that a mistake costs nothing.
         let local_method = match local {
             Some(mut schema) => Some((schema.method(&self.args.verb).await?, schema)),
@@ -297,7 +299,7 @@ impl Command<'_> {
 
     /// That of the files that were named, else the server's, through `channel` if it can carry that.
     async fn schema(&mut self, channel: Option<&Channel>) -> Result<Schema, Failure> {
-        if let Some(schema) = Schema::of_files(self.args)? {
+        if let Some(schema) = Schema::of_files(&self.args.schema)? {
             return Ok(schema);
         }
         let channel = match (channel, self.target.wire) {

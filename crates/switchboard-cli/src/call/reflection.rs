@@ -19,7 +19,7 @@ const WHAT: &str = "asking the server for its schema (reflection)";
 
 /// The reflection service of a server.
 #[derive(Debug)]
-pub(super) struct Reflection {
+pub(crate) struct Reflection {
     channel: Channel,
     metadata: Vec<(String, Bytes)>,
     deadline: Option<Instant>,
@@ -46,7 +46,7 @@ pub(super) enum Answer {
 }
 
 impl Reflection {
-    pub(super) fn new(
+    pub(crate) fn new(
         channel: Channel,
         metadata: Vec<(String, Bytes)>,
         deadline: Option<Instant>,

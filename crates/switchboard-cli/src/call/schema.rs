@@ -2,11 +2,11 @@
 
 use super::known::KnownResolver;
 use super::{
-    args::CallArgs,
     failure::Failure,
     names::{instead, only_with_suffix, split_method},
     reflection::{Answer, Question, Reflection},
 };
+use clap::Args;
 use prost::Message;
 use prost_reflect::{
     DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
@@ -22,10 +22,29 @@ use std::{
 /// Files that a server may send for one question, imports included.
 const FILES_MAX: usize = 10_000;
 
+/// Files that a schema is in.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SchemaArgs {
+    /// Take the schema from a .proto file instead of asking the server. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    #[arg(conflicts_with = "descriptor_set")]
+    pub(super) proto: Vec<PathBuf>,
+    /// Take the schema from a .thrift file, for --wire thrift. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    #[arg(conflicts_with = "descriptor_set")]
+    pub(super) thrift: Vec<PathBuf>,
+    /// Look for .proto or .thrift files and their imports here. May be repeated [default: .]
+    #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]
+    pub(super) includes: Vec<PathBuf>,
+    /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema")]
+    descriptor_set: Vec<PathBuf>,
+}
+
 /// Descriptors, completed from the server as they are asked for.
 #[derive(Debug)]
-pub(super) struct Schema {
-    pub(super) pool: DescriptorPool,
+pub(crate) struct Schema {
+    pub(crate) pool: DescriptorPool,
     server: Option<Reflection>,
 }
 
@@ -41,7 +60,7 @@ pub(super) enum Symbol {
 
 impl Schema {
     /// From the files that the command line names, if it names any.
-    pub(super) fn of_files(args: &CallArgs) -> Result<Option<Schema>, Failure> {
+    pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Schema>, Failure> {
         let mut pool = if !args.proto.is_empty() {
             compile(&args.proto, &args.includes).map_err(Failure::Asked)?
         } else if !args.descriptor_set.is_empty() {
@@ -64,12 +83,12 @@ impl Schema {
     }
 
     /// From a server, which is asked later.
-    pub(super) fn of_server(server: Reflection) -> Schema {
+    pub(crate) fn of_server(server: Reflection) -> Schema {
         Schema { pool: DescriptorPool::global(), server: Some(server) }
     }
 
     /// Every service, in the order of their names.
-    pub(super) async fn services(&mut self) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn services(&mut self) -> Result<Vec<String>, Failure> {
         let mut names: Vec<String> = match &mut self.server {
             None => self.pool.services().map(|service| service.full_name().to_owned()).collect(),
             Some(server) => match server.ask(&[Question::Services]).await?.pop() {
@@ -83,7 +102,7 @@ impl Schema {
     }
 
     /// The service with this name; the package may be left out where that is enough to know it.
-    pub(super) async fn service(&mut self, name: &str) -> Result<ServiceDescriptor, Failure> {
+    pub(crate) async fn service(&mut self, name: &str) -> Result<ServiceDescriptor, Failure> {
         self.fetch(name).await?;
         if let Some(service) = self.pool.get_service_by_name(name) {
             return Ok(service);
@@ -233,12 +252,12 @@ impl Schema {
 
 /// Whether the method is one of a Rust trait, whose schema was made for its JSON: a server of ours puts it into files
 /// of this folder.
-pub(super) fn takes_json_alone(method: &MethodDescriptor) -> bool {
+pub(crate) fn takes_json_alone(method: &MethodDescriptor) -> bool {
     method.parent_file().name().starts_with("switchboard/json/")
 }
 
 /// Services and messages that every server may have beside its own.
-pub(super) fn is_about_the_server(name: &str) -> bool {
+pub(crate) fn is_about_the_server(name: &str) -> bool {
     name.starts_with("grpc.reflection.")
         || name.starts_with("grpc.health.")
         || name.starts_with("google.protobuf.")

@@ -121,17 +121,23 @@ impl Target {
             let (asked, flag) = (asked.name(), flag.name());
             return Err(format!("the URL says wire={asked} and the flag --wire {flag}: leave one out"));
         }
-        let usual = match args.thrift.is_empty() {
+        let usual = match args.schema.thrift.is_empty() {
             false => Wire::Thrift,
             true if is_websocket(&address) => Wire::Native,
             true => Wire::Grpc,
         };
         let wire = args.wire.or(wire).unwrap_or(usual);
-        if wire != Wire::Thrift && !args.thrift.is_empty() {
+        if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
         match path {
-            Some(path) if wire == Wire::JsonRpc => options.push(("path".to_owned(), path)),
+            // Without one too it is the address of a server of HTTP.
+            None if wire == Wire::Thrift && is_http(&args.url) => {
+                options.push(("path".to_owned(), "/".to_owned()));
+            }
+            Some(path) if [Wire::JsonRpc, Wire::Thrift].contains(&wire) => {
+                options.push(("path".to_owned(), path));
+            }
             Some(_) => {
                 return Err(format!(
                     "{:?} has a path: name the method behind the address instead",
@@ -180,6 +186,11 @@ impl Target {
         url
     }
 
+    /// Whether calls go by HTTP, on a wire that has connections of its own elsewhere.
+    pub(super) fn is_posted(&self) -> bool {
+        self.options.iter().any(|(name, _)| ["http", "path"].contains(&name.as_str()))
+    }
+
     /// Whether the options say so.
     pub(super) fn has_option(&self, name: &str, value: &str) -> bool {
         self.options.iter().any(|(known, set)| known == name && set == value)
@@ -219,6 +230,10 @@ impl Target {
 
 fn is_tls(address: &str) -> bool {
     address.starts_with("tls://") || address.starts_with("wss://")
+}
+
+fn is_http(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
 }
 
 fn is_websocket(address: &str) -> bool {
@@ -292,6 +307,8 @@ mod tests {
             ("a:1?wire=connect&http=1", "tcp://a:1?connections=1&wire=connect&http=1"),
             ("a:1?wire=rpcx&names=short", "tcp://a:1?connections=1&wire=rpcx&names=short"),
             ("a:1?codec=json --wire baidu_std", "tcp://a:1?connections=1&wire=baidu_std&codec=json"),
+            ("http://a --thrift a.thrift", "tcp://a:80?connections=1&wire=thrift&path=/"),
+            ("https://a/x?wire=thrift", "tls://a:443?connections=1&wire=thrift&path=/x"),
             ("a:1?framed=false --thrift a.thrift", "tcp://a:1?connections=1&wire=thrift&framed=false"),
             (
                 "tls://a:1 --ca x.pem --server-name b --max-message-size 8MiB",

@@ -195,7 +195,10 @@ impl Server {
             true => Err(self.table.unknown(&full)),
             false => self.table.find_short(&service, &method),
         };
-        found.map_err(|status| if knows(&service) { status } else { error::no_service(status) })
+        found.or_else(|status| match knows(&service) {
+            true => Err(status),
+            false => self.table.learn(&full, Kind::Unary).ok_or_else(|| error::no_service(status)),
+        })
     }
 
     /// Gives a place back: its call is answered.

@@ -1,6 +1,6 @@
 //! Names of methods as erpc has them.
 
-use crate::{MethodId, MethodTable, Status};
+use crate::{Kind, MethodId, MethodTable, Status};
 
 /// How a client calls the method `SayHello` of the service `demo.Greeter`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -64,7 +64,10 @@ pub(super) fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> 
             table.full_name(other)
         ))),
         (None, _, [known, ..]) => Err(table.unknown(&format!("{}/{method}", known.name))),
-        (None, ..) => Err(table.unknown(&format!("{service}/{method}"))),
+        (None, ..) => {
+            let full = format!("{service}/{method}");
+            table.learn(&full, Kind::Unary).ok_or_else(|| table.unknown(&full))
+        }
     }
 }
 
@@ -95,7 +98,7 @@ fn snake(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, MethodInfo, ServiceInfo};
+    use crate::{MethodInfo, ServiceInfo};
 
     static HOME: ServiceInfo = ServiceInfo {
         name: "demo.v1.HomePage",
@@ -139,6 +142,9 @@ mod tests {
         let text = "demo.v1.HomePage/SayHello or old.HomePage/SayHello: say which";
         assert!(status.message().contains(text), "{status}");
         assert_eq!(find(&table, "/old/home_page/say_hello").ok(), Some(MethodId(2)));
+        table.take_others([]).unwrap();
+        let learned = find(&table, "/v2/home_page/say_hello").unwrap();
+        assert_eq!(table.full_name(learned), "v2.home_page/say_hello");
     }
 
     #[test]

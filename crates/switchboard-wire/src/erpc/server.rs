@@ -151,8 +151,8 @@ impl Server {
 
     /// How the message is to be read, and its bytes.
     fn body(&self, message: &Message<'_>, method: MethodId) -> Result<(Codec, Bytes), Status> {
-        let (service, _) = self.table.place(method);
-        let is_protobuf = !self.table.services()[usize::from(service)].descriptor.is_empty();
+        // Whoever gets the messages of a learned one knows what they are.
+        let is_protobuf = !self.table.service(method).descriptor.is_empty() || self.table.is_learned(method);
         match (message.codec, message.body.is_empty()) {
             (codec::PROTO, _) => Ok((Codec::Proto, message.body.clone())),
             // The caller has written the message itself.

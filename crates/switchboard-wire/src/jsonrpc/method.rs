@@ -1,7 +1,7 @@
 //! Which method a name means, and which message its parameters are.
 
 use super::{error::quoted, request::FirstOf};
-use crate::{MethodId, MethodInfo, MethodTable, Params, Status};
+use crate::{Kind, MethodId, MethodInfo, MethodTable, Params, Status};
 use bytes::Bytes;
 
 /// Longer names are not repeated in error texts.
@@ -31,7 +31,7 @@ pub fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
         (Some(one), Some(other)) => Err(Status::unimplemented(format!(
             "{service} may be {one} or {other}: say which in the name of the method"
         ))),
-        _ => Err(table.unknown(&full)),
+        _ => table.learn(&full, Kind::Unary).ok_or_else(|| table.unknown(&full)),
     }
 }
 
@@ -42,12 +42,12 @@ pub fn find(table: &MethodTable, name: &str) -> Result<MethodId, Status> {
 pub fn message(info: &MethodInfo, params: Option<&Bytes>) -> Result<Bytes, Status> {
     let empty = || Ok(Bytes::from_static(b"{}"));
     let Some(params) = params else { return empty() };
-    if params.first() != Some(&b'[') {
+    if params.first() != Some(&b'[') || info.params == Params::AsSent {
         return Ok(params.clone());
     }
     let (names, max) = match info.params {
         Params::Arguments(names) | Params::Fields(names) => (names, names.len().max(1)),
-        Params::Unknown => (&[][..], 1),
+        Params::Unknown | Params::AsSent => (&[][..], 1),
     };
     let array = std::str::from_utf8(params).map_err(|_| Status::invalid_argument("params are not UTF-8"))?;
     let values = FirstOf::read(array, max).map_err(|error| Status::invalid_argument(error.message))?;

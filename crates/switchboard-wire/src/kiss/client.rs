@@ -37,7 +37,8 @@ impl Client {
         }
     }
 
-    /// Calls methods, by their names `package.Service/Method`, as functions with these numbers.
+    /// Calls methods, by their names `package.Service/Method`, as functions with these numbers. `kiss/NUMBER`, as a
+    /// server calls what it has no name for, needs none.
     #[must_use]
     pub fn functions(mut self, functions: Arc<HashMap<String, u64>>) -> Client {
         self.functions = functions;
@@ -79,7 +80,8 @@ impl ClientWire for Client {
         if self.methods.len() <= at {
             self.methods.resize_with(at + 1, Default::default);
         }
-        self.methods[at] = (name.to_owned(), self.functions.get(name).copied());
+        let named = || name.strip_prefix("kiss/")?.parse().ok();
+        self.methods[at] = (name.to_owned(), self.functions.get(name).copied().or_else(named));
     }
 
     fn open(

@@ -87,11 +87,13 @@ impl Server {
         if let Some(known) = self.known.get(&function) {
             return Ok(*known);
         }
-        let found = self.table.find(&format!("kiss/{function}")).ok_or_else(|| {
-            Status::unimplemented(format!(
-                "function {function} is no method here: name it with the alias kiss/{function}"
-            ))
-        })?;
+        let name = format!("kiss/{function}");
+        let found =
+            self.table.find(&name).or_else(|| self.table.learn(&name, Kind::Unary)).ok_or_else(|| {
+                Status::unimplemented(format!(
+                    "function {function} is no method here: name it with the alias {name}"
+                ))
+            })?;
         self.known.insert(function, found);
         Ok(found)
     }

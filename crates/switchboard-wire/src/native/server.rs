@@ -2,7 +2,7 @@
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, SchemaId, Status,
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, SchemaId, Status,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -209,7 +209,8 @@ impl Server {
         }
         let (theirs, name) = frame::parse_method(header, body)?;
         let name = String::from_utf8_lossy(frame_text(name));
-        self.methods[at] = match (self.table.find(&name), theirs) {
+        let known = self.table.find(&name).or_else(|| self.table.learn(&name, Kind::Bidi));
+        self.methods[at] = match (known, theirs) {
             (Some(method), Some(theirs))
                 if self.table.info(method).schema.is_some_and(|ours| ours != theirs) =>
             {

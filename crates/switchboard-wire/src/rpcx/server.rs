@@ -236,11 +236,9 @@ fn put_error(header: Header, names: &[u8], status: &Status, out: &mut Outbox) {
 /// # Errors
 /// `Unimplemented` in the words of rpcx.
 pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec, Status> {
-    let (service, _) = table.place(method);
-    let is_protobuf = !table.services()[usize::from(service)].descriptor.is_empty();
     match frame::codec_of(number) {
         // The caller has written the message itself.
-        Some(Codec::Raw) if is_protobuf => Ok(Codec::Proto),
+        Some(Codec::Raw) if !table.service(method).descriptor.is_empty() => Ok(Codec::Proto),
         Some(codec) => Ok(codec),
         None => Err(error::no_codec(number)),
     }
@@ -251,14 +249,15 @@ pub fn codec(table: &MethodTable, number: u8, method: MethodId) -> Result<Codec,
 /// # Errors
 /// `Unimplemented` in the words of rpcx.
 pub fn find(table: &MethodTable, path: &str, method: &str) -> Result<MethodId, Status> {
-    if let Some(found) = table.find(&format!("{path}/{method}")) {
+    let full = format!("{path}/{method}");
+    if let Some(found) = table.find(&full) {
         return Ok(found);
     }
     let names = table.services().iter().map(|service| service.name);
     let mut meant =
         names.filter(|name| *name == path || name.rsplit_once('.').is_some_and(|(_, short)| short == path));
     match (meant.next(), meant.next()) {
-        (None, _) => Err(error::no_service(path)),
+        (None, _) => table.learn(&full, Kind::Unary).ok_or_else(|| error::no_service(path)),
         (Some(name), None) => table.find(&format!("{name}/{method}")).ok_or_else(|| error::no_method(method)),
         (Some(one), Some(other)) => {
             let text = format!("{path} may be {one} or {other}: say which in the service path");

@@ -1,9 +1,13 @@
 //! Which method a name means.
 
-use crate::{MethodId, MethodTable, Status};
+use crate::{Kind, MethodId, MethodTable, Status};
+
+/// The service of learned methods that were called without one.
+const NAMELESS: &str = "thrift";
 
 /// The method that a message names: `Service:method`, with or without the package of the service, or the method alone,
-/// which then is that of the first service that has one of the name. `Service/method` can be an alias.
+/// which then is that of the first service that has one of the name. `Service/method` can be an alias. What no service
+/// has is learned, where such calls are taken.
 ///
 /// # Errors
 /// `Unimplemented` with what there is instead.
@@ -33,9 +37,16 @@ pub(super) fn find(table: &MethodTable, name: &[u8]) -> Result<MethodId, Status>
         // Those that are hidden have no name there.
         table.find(&format!("{}/{method}", known.name))
     });
-    found.ok_or_else(|| match (service, services.clone().next()) {
-        (Some(_), Some(known)) => table.unknown(&format!("{}/{method}", known.name)),
-        (Some(service), None) => Status::unimplemented(format!("unknown service {service}")),
-        (None, _) => Status::unimplemented(format!("unknown method {method}: no service here has one")),
-    })
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    match (service, services.clone().next()) {
+        (Some(_), Some(known)) => Err(table.unknown(&format!("{}/{method}", known.name))),
+        (Some(service), None) => table
+            .learn(&format!("{service}/{method}"), Kind::Unary)
+            .ok_or_else(|| Status::unimplemented(format!("unknown service {service}"))),
+        (None, _) => table.learn(&format!("{NAMELESS}/{method}"), Kind::Unary).ok_or_else(|| {
+            Status::unimplemented(format!("unknown method {method}: no service here has one"))
+        }),
+    }
 }

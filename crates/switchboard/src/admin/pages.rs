@@ -3,6 +3,7 @@
 use super::{
     listener::View,
     page::{Cell, Form, Page, Table},
+    recent::recent,
 };
 use crate::{
     Code, Limit,
@@ -34,11 +35,12 @@ th,td{text-align:left;padding:.15rem .9rem .15rem 0;border-bottom:1px solid #888
 td.n{text-align:right}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
 /// The pages of every server, with what they show.
-const INDEX: [(&str, &str); 11] = [
+const INDEX: [(&str, &str); 12] = [
     ("/status", "methods with calls, failures and percentiles; connections by protocol"),
     ("/vars", "every counter by name; ?filter=TEXT"),
     ("/connections", "open connections, the oldest first"),
     ("/calls", "calls that wait in handlers, the oldest first"),
+    ("/recent", "calls that the logs took, the last one first; ?filter=TEXT&slower=TIME"),
     ("/peers", "callers by address, the busiest first"),
     ("/limits", "limits in force, and who set them"),
     ("/flags", "what may be changed while the server runs"),
@@ -84,6 +86,10 @@ pub(super) async fn show<B>(view: &View, request: &Request<B>, form: Form) -> An
         "/vars" => vars(shared, query),
         "/connections" => connections(shared),
         "/calls" => calls(shared).await,
+        "/recent" => match recent(&shared.access, query) {
+            Ok(page) => page,
+            Err(answer) => return answer,
+        },
         "/peers" => peers(shared),
         "/limits" => limits(shared),
         "/flags" => flags(shared),
@@ -107,19 +113,15 @@ pub(super) fn change(view: &View, uri: &Uri, peer: &str) -> Answer {
         return Answer::failure(StatusCode::NOT_FOUND, "POST goes to /flags/NAME?value=VALUE");
     };
     let query = uri.query().unwrap_or_default();
-    let parameter = |name: &str| {
-        let mut parts = query.split('&').filter_map(|part| part.split_once('='));
-        parts.find(|(known, _)| *known == name).map(|(_, value)| value)
-    };
-    let Some(value) = parameter("value") else {
+    let Some(value) = parameter(query, "value") else {
         return Answer::failure(StatusCode::BAD_REQUEST, "value=VALUE is missing");
     };
-    let expires = parameter("expires").map(|text| Unit::Milliseconds.parse(text)).transpose();
+    let expires = parameter(query, "expires").map(|text| Unit::Milliseconds.parse(text)).transpose();
     let expires = match expires {
         Ok(expires) => expires.map(Duration::from_millis),
         Err(error) => return Answer::failure(StatusCode::BAD_REQUEST, format!("expires: {error}")),
     };
-    let by = match parameter("by") {
+    let by = match parameter(query, "by") {
         Some(who) => format!("{who} ({peer})"),
         None => peer.to_owned(),
     };
@@ -127,6 +129,12 @@ pub(super) fn change(view: &View, uri: &Uri, peer: &str) -> Answer {
         Ok(flag) => Answer::of(&Page::new("flags").table(flag_table([&flag])), Form::Json),
         Err(error) => Answer::failure(StatusCode::BAD_REQUEST, error),
     }
+}
+
+/// The value of a parameter, as it stands there.
+pub(super) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    let mut parts = query.split('&').filter_map(|part| part.split_once('='));
+    parts.find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 fn index(view: &View) -> Page {
@@ -222,7 +230,7 @@ fn microseconds(times: &Latency, part: f64) -> Cell {
 }
 
 fn vars(shared: &Shared, query: &str) -> Page {
-    let filter = query.split('&').find_map(|part| part.strip_prefix("filter=")).unwrap_or_default();
+    let filter = parameter(query, "filter").unwrap_or_default();
     let text = shared.stats().prometheus();
     let mut vars = Table::facts("vars");
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));

@@ -1,10 +1,11 @@
 //! Secrets that are sent as they are: tokens and API keys.
 
 use super::{Auth, Caller, Checked, Credentials};
+use foldhash::quality::RandomState;
 use std::{
     collections::HashMap,
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hasher},
     hint::black_box,
     sync::Arc,
 };
@@ -37,7 +38,7 @@ impl Auth for Tokens {
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked {
-        match credentials.authorization("bearer") {
+        match credentials.authorization_bytes("bearer") {
             None => Checked::Absent,
             Some(token) => self.secrets.check(token, "the token is not known here"),
         }
@@ -77,7 +78,7 @@ impl Auth for ApiKeys {
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked {
-        match credentials.metadata().text(&self.name) {
+        match credentials.metadata().value(&self.name) {
             None => Checked::Absent,
             Some(key) => self.secrets.check(key, "the API key is not known here"),
         }
@@ -89,21 +90,27 @@ impl Auth for ApiKeys {
 #[derive(Default)]
 pub(super) struct Secrets {
     key: RandomState,
-    by_hash: HashMap<u64, Vec<(String, Arc<Caller>)>>,
+    by_hash: HashMap<u64, Vec<(String, Arc<Caller>)>, RandomState>,
 }
 
 impl Secrets {
     pub(super) fn insert(&mut self, secret: String, caller: Caller) {
-        let hash = self.key.hash_one(&secret);
+        let hash = self.hash(secret.as_bytes());
         self.by_hash.entry(hash).or_default().push((secret, Arc::new(caller)));
     }
 
-    pub(super) fn find(&self, secret: &str) -> Option<&Arc<Caller>> {
-        let known = self.by_hash.get(&self.key.hash_one(secret))?;
-        known.iter().find(|(known, _)| same(known.as_bytes(), secret.as_bytes())).map(|(_, caller)| caller)
+    pub(super) fn find(&self, secret: &[u8]) -> Option<&Arc<Caller>> {
+        let known = self.by_hash.get(&self.hash(secret))?;
+        known.iter().find(|(known, _)| same(known.as_bytes(), secret)).map(|(_, caller)| caller)
     }
 
-    fn check(&self, secret: &str, otherwise: &'static str) -> Checked {
+    fn hash(&self, secret: &[u8]) -> u64 {
+        let mut hasher = self.key.build_hasher();
+        hasher.write(secret);
+        hasher.finish()
+    }
+
+    fn check(&self, secret: &[u8], otherwise: &'static str) -> Checked {
         self.find(secret).map_or(Checked::Wrong(otherwise), |caller| Checked::Caller(caller.clone()))
     }
 }
@@ -116,8 +123,19 @@ impl fmt::Debug for Secrets {
 
 /// Compares in a time that depends on the lengths alone.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len()
-        && one.iter().zip(other).fold(0, |differs, (one, other)| black_box(differs | (one ^ other))) == 0
+    if one.len() != other.len() {
+        return false;
+    }
+    let (Some(one_last), Some(other_last)) = (one.last_chunk::<8>(), other.last_chunk()) else {
+        return one.iter().zip(other).fold(0, |differs, (one, other)| black_box(differs | (one ^ other)))
+            == 0;
+    };
+    let words = one.as_chunks().0.iter().zip(other.as_chunks().0);
+    // The last word overlaps the one before it, unless that ends where it does.
+    let differs = words.chain([(one_last, other_last)]).fold(0, |differs, (one, other)| {
+        black_box(differs | (u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other)))
+    });
+    differs == 0
 }
 
 #[cfg(test)]
@@ -130,11 +148,17 @@ mod tests {
         for n in 0..100 {
             secrets.insert(format!("secret-{n}"), Caller::new(format!("caller-{n}")));
         }
-        assert_eq!(secrets.find("secret-42").unwrap().name, "caller-42");
+        assert_eq!(secrets.find(b"secret-42").unwrap().name, "caller-42");
         for wrong in ["", "secret-", "secret-420", "Secret-42"] {
-            assert!(secrets.find(wrong).is_none(), "{wrong}");
+            assert!(secrets.find(wrong.as_bytes()).is_none(), "{wrong}");
         }
         assert_eq!(format!("{secrets:?}"), "100 secrets");
         assert!(same(b"", b"") && same(b"ab", b"ab") && !same(b"ab", b"ac") && !same(b"a", b"ab"));
+        let long = *b"a secret of twenty-one";
+        for at in 0..long.len() {
+            let mut other = long;
+            other[at] ^= 1;
+            assert!(same(&long, &long) && !same(&long, &other) && !same(&long, &long[..at]), "{at}");
+        }
     }
 }

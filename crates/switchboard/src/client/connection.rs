@@ -429,6 +429,13 @@ impl Inner {
                     }
                     Some(state) => {
                         if let Some(parts) = state.unusual() {
+                            if parts.item.is_some() {
+                                self.wire.cancel(id, &mut self.out);
+                                let text = "the server answers with a stream, and the call has one reply";
+                                parts.end = Some(Err(Status::unimplemented(text)));
+                                wake.extend(parts.waker.take());
+                                return;
+                            }
                             parts.item = Some(Message { bytes: item, compressed });
                         }
                     }

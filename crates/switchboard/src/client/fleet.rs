@@ -25,9 +25,12 @@ mod spread;
 mod stats;
 mod streams;
 mod tries;
+mod working;
 
 pub(super) use budget::Budget;
-pub(super) use calls::{ATTEMPT, First, unary};
+#[cfg(feature = "http")]
+pub(super) use calls::ATTEMPT;
+pub(super) use calls::{First, unary};
 pub(super) use explain::Trail;
 pub use explain::{Attempt, Candidate, Explained, Explanation};
 pub(super) use link::Ticket;
@@ -38,7 +41,7 @@ pub use stats::EndpointStats;
 pub(super) use streams::{oneway, stream};
 pub(super) use tries::{may_repeat, reworded};
 
-use super::{Begin, Channel, ChannelBuilder, Way, connection::Connection};
+use super::{Begin, Channel, ChannelBuilder, Tells, Way, connection::Connection};
 use crate::{
     Codec, Compression, Result, Status,
     balance::{Balance, Demand, Pick, State},
@@ -95,6 +98,8 @@ pub(super) enum Found {
     Chosen(Ticket),
     /// Nobody is connected.
     Nobody,
+    /// It is not to be sent.
+    Refused(Status),
 }
 
 impl Fleet {
@@ -141,6 +146,10 @@ impl Fleet {
         self.shared.base.options().compression.of(method)
     }
 
+    pub(super) fn tells(&self) -> Tells {
+        self.shared.base.options().tells()
+    }
+
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         self.shared.base.options().codec(preferred)
     }
@@ -163,6 +172,9 @@ impl Fleet {
     /// Chooses an endpoint for a call that is sent now.
     #[inline]
     pub(super) fn find(&self, begin: &Begin, request: &[u8]) -> Found {
+        if let Err(status) = self.shared.spare(begin.method.path) {
+            return Found::Refused(status);
+        }
         let Some(ticket) = self.shared.choose(begin, request, &[]) else { return Found::Nobody };
         if !self.shared.policy.hedges()
             && let Way::Remote(pool) = &*ticket.member().link.channel.0

@@ -32,12 +32,13 @@ mod replies;
 mod settings;
 mod streaming;
 mod texts;
+mod thrift;
 mod unary;
 mod upload;
 
 pub(super) use settings::{Dialect, Settings};
 
-use super::{Begin, Way, calls, options::Options, pool::Pool};
+use super::{Begin, Tells, Way, calls, options::Options, pool::Pool};
 use crate::{Code, Codec, Origin, Result, Retry, Status, net::Address, stream::Queue};
 use bytes::Bytes;
 use head::Outgoing;
@@ -103,6 +104,10 @@ impl Http {
         self.pool.compression(method)
     }
 
+    pub(super) fn tells(&self) -> Tells {
+        self.pool.options().tells()
+    }
+
     /// How messages are written where generated code would write them as `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         self.pool.options().http.codec(preferred)
@@ -149,9 +154,13 @@ impl Http {
         if let Some(texts) = &self.texts {
             return texts::stream(texts, begin, message, inbound).await;
         }
-        if self.terms.dialect == Dialect::JsonRpc {
-            let text = format!("{} has streams, which JSON-RPC over POST cannot carry", begin.method.path);
-            return Err(Status::unimplemented(format!("{text}; over ws:// it carries those of replies")));
+        if self.terms.dialect.posts() {
+            let (wire, instead) = match self.terms.dialect {
+                Dialect::Thrift => ("Thrift", ""),
+                _ => ("JSON-RPC over POST", "; over ws:// it carries those of replies"),
+            };
+            let text = format!("{} has streams, which {wire} cannot carry{instead}", begin.method.path);
+            return Err(Status::unimplemented(text));
         }
         let deadline = begin.deadline_if_any();
         let terms = self.terms.compressed(begin.compression)?;
@@ -206,7 +215,8 @@ fn time_left(deadline: Option<Instant>) -> Option<Duration> {
 }
 
 fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
-    Outgoing { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata }
+    let oneway = begin.asked.as_ref().is_some_and(|asked| asked.oneway);
+    Outgoing { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata, oneway }
 }
 
 /// Whether the call may be sent again although nobody knows what its method does.

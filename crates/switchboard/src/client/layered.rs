@@ -1,7 +1,7 @@
 //! Layers around the calls of a channel: what a server has around its handlers, on the side of the caller.
 
 use super::{
-    Asked, Begin, BidiCall, Channel, ClientMethod, ClientStreamCall, OnewayCall, ServerStreamCall,
+    Asked, Begin, BidiCall, Channel, ClientMethod, ClientStreamCall, OnewayCall, ServerStreamCall, Way,
     calls::Answer, unary,
 };
 use crate::{
@@ -41,6 +41,54 @@ impl Layered {
     }
 }
 
+/// How much a channel's wire wants to know of a call before its messages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tells {
+    /// Nothing: every kind of call looks the same.
+    Nothing,
+    /// Whether there is one request or a stream of them.
+    Requests,
+    /// Whether there is one message either way.
+    Kind,
+}
+
+impl Channel {
+    /// Hands a call on as one of `method`, written as `codec`, with what the channel adds to its calls. `ahead` are
+    /// requests that were taken out of its stream already.
+    pub(crate) async fn hand_on(
+        &self,
+        method: &'static ClientMethod,
+        codec: Codec,
+        mut call: Call,
+        ahead: Vec<Bytes>,
+    ) -> Result<Reply> {
+        let Begin { metadata, compression, timeout, asked, .. } = self.begin(method, codec);
+        let carried = call.cx_mut().metadata_mut();
+        for (name, _) in metadata.iter() {
+            carried.remove(name);
+        }
+        carried.extend(metadata);
+        let mut asked = asked.map(|asked| *asked);
+        if call.cx().is_oneway() && method.kind() == Kind::Unary {
+            asked.get_or_insert_default().oneway = true;
+        }
+        let onward = Onward { channel: self.clone(), method, codec, compression, timeout, asked };
+        onward.send(call, ahead).await
+    }
+
+    /// What has to be known of a call that goes through this channel.
+    pub(crate) fn tells(&self) -> Tells {
+        match &*self.0 {
+            Way::Combined(_) => Tells::Kind,
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.tells(),
+            Way::Fleet(fleet) => fleet.tells(),
+            Way::Local(local) => local.behind().map_or(Tells::Kind, |layered| layered.channel.tells()),
+            Way::Remote(pool) => pool.options().tells(),
+        }
+    }
+}
+
 /// What comes after the last layer of a call: its channel, and what else was asked for.
 #[derive(Clone)]
 struct Onward {
@@ -54,7 +102,7 @@ struct Onward {
 
 impl End for Onward {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Reply>> {
-        Box::pin(self.send(call))
+        Box::pin(self.send(call, Vec::new()))
     }
 
     fn shared(&self) -> Arc<dyn End> {
@@ -63,7 +111,7 @@ impl End for Onward {
 }
 
 impl Onward {
-    async fn send(&self, mut call: Call) -> Result<Reply> {
+    async fn send(&self, mut call: Call, ahead: Vec<Bytes>) -> Result<Reply> {
         let begin = self.begin(call.cx_mut());
         if self.asked.as_ref().is_some_and(|asked| asked.oneway) {
             let (message, _) = call.into_one()?;
@@ -87,6 +135,10 @@ impl Onward {
                 let (requests, _) = call.into_many();
                 let mut requests = Receiver::of_request(requests, self.codec, decode);
                 let upload = ClientStreamCall::new(begin, encode, decode).await?;
+                for message in ahead {
+                    // As below.
+                    let _ = upload.send(message).await;
+                }
                 while let Some(message) = requests.next().await? {
                     // Why it has ended is what `finish` tells.
                     if upload.send(message).await.is_err() {
@@ -101,7 +153,7 @@ impl Onward {
                 let requests = Receiver::of_request(requests, self.codec, decode);
                 let (up, replies) = BidiCall::new(begin, encode, decode).await?;
                 let hand = move |cx: Arc<Cx>, into: Sender<Bytes>| async move {
-                    both(&cx, &into, up, requests, replies).await
+                    both(&cx, &into, up, (ahead, requests), replies).await
                 };
                 Ok(stream_reply(cx, self.codec, encode, hand))
             }
@@ -136,11 +188,15 @@ async fn both(
     cx: &Cx,
     into: &Sender<Bytes>,
     up: Sender<Bytes>,
-    mut requests: Receiver<Bytes>,
+    (ahead, mut requests): (Vec<Bytes>, Receiver<Bytes>),
     replies: Receiver<Bytes>,
 ) -> Result<()> {
     let mut is_sending = true;
     let sending = async move {
+        for message in ahead {
+            // As below.
+            let _ = up.send(message).await;
+        }
         while let Some(message) = requests.next().await? {
             // Why the call has ended is what its replies tell.
             if up.send(message).await.is_err() {

@@ -5,6 +5,7 @@ use super::http::{Dialect, Http};
 use super::{
     Channel, Way, address_list,
     fleet::Policy,
+    layered::Tells,
     pool::Pool,
     wires::{self, Foreign},
 };
@@ -91,6 +92,21 @@ impl Options {
 }
 
 impl Options {
+    /// What the wire wants to know of calls.
+    pub(super) fn tells(&self) -> Tells {
+        if self.foreign.is_some() {
+            return Tells::Kind;
+        }
+        #[cfg(feature = "http")]
+        if let Some(dialect) = self.http.dialect {
+            return match dialect {
+                Dialect::Grpc | Dialect::GrpcWeb => Tells::Nothing,
+                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => Tells::Kind,
+            };
+        }
+        Tells::Requests
+    }
+
     /// How messages are written where generated code would write them as `preferred`.
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
         if let Some(foreign) = &self.foreign {
@@ -306,6 +322,14 @@ impl ChannelBuilder {
         }
         let mut rest = Vec::new();
         let foreign = wires::of_options(&url, &options, &mut rest)?;
+        #[cfg(feature = "http")]
+        let foreign = match foreign.as_ref().and_then(|foreign| foreign.posted()) {
+            Some(written) => {
+                self.options.http.post_thrift(written);
+                None
+            }
+            None => foreign,
+        };
         if foreign.is_some() {
             self.options.foreign = foreign;
         }

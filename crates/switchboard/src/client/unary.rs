@@ -287,6 +287,7 @@ impl Raw {
             }
             let first = match fleet.find(&self.begin, request) {
                 Found::Nobody => First::Nothing,
+                Found::Refused(status) => return Err(status),
                 Found::Chosen(ticket) => First::Chosen(ticket),
                 Found::Ready(ticket, connection) => {
                     let sent = if self.begin.compression == Compression::None {
@@ -528,7 +529,10 @@ impl OnewayCall {
             let channel = channel.clone();
             match &*channel.0 {
                 #[cfg(feature = "http")]
-                Way::Http(http) => return http.unary(&self.begin, &request).await.map(drop),
+                Way::Http(http) => {
+                    self.begin.asked().oneway = true;
+                    return http.unary(&self.begin, &request).await.map(drop);
+                }
                 Way::Combined(combined) => {
                     return Box::pin(combined.oneway(self.begin, request)).await;
                 }

@@ -26,6 +26,17 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Takes note that the address is one of HTTP; false where that is no place for the wire.
+    fn set_http(&mut self) -> bool {
+        false
+    }
+
+    /// How Thrift is written, where it goes by POST.
+    #[cfg(feature = "http")]
+    fn posted(&self) -> Option<switchboard_wire::thrift::Settings> {
+        None
+    }
+
     /// How messages are written where generated code would write them as `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
@@ -67,6 +78,13 @@ pub(super) fn of_options<'a>(
         return Ok(None);
     };
     let mut foreign = make();
+    let (bare, tls) = (url.starts_with("http://"), url.starts_with("https://"));
+    // For wires that HTTP does not carry, `https` is one more name of `tls`.
+    let posts = (bare || tls) && foreign.set_http();
+    if bare && !posts {
+        let text = format!("wire={wire} in {url:?} does not go over HTTP: use tcp://");
+        return Err(Status::invalid_argument(text));
+    }
     for (name, value) in options {
         if *name == "wire" {
             continue;

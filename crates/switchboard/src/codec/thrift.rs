@@ -7,6 +7,12 @@
 //! [`Status`] with the exception as its detail, whose type name is that of the exception and whose value is its struct
 //! in the binary protocol.
 
+#[cfg(feature = "http")]
+mod messages;
+
+#[cfg(feature = "http")]
+pub(crate) use messages::Messages;
+
 use super::{malformed, serde, short_name};
 use crate::{Codec, Result, Status};
 use ::serde::{Serialize, de::DeserializeOwned};

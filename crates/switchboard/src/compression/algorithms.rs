@@ -54,7 +54,6 @@ fn stream(encoding: Encoding, message: Bytes, bytes_max: u32) -> Result<Bytes, U
 }
 
 #[cfg(not(feature = "http"))]
-#[expect(clippy::needless_pass_by_value, reason = "as where there is one")]
 fn stream(_: Encoding, _: Bytes, _: u32) -> Result<Bytes, Unreadable> {
     Err(Unreadable::Broken("the feature http is off".into()))
 }

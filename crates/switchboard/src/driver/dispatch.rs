@@ -5,6 +5,9 @@
 //! the copy that putting it into a slot would cost. What goes in and out of a slot passes through this thread's
 //! hands ([`CALL`], [`ANSWER`]) within one poll, so it needs no lock.
 
+#[cfg(feature = "http")]
+mod thrift;
+
 use crate::{
     Call, Reply, Result, Service, Status,
     call::with_left,
@@ -51,17 +54,35 @@ pub(crate) trait ErasedService: Send + Sync {
 pub(crate) struct Erased<S> {
     service: Arc<S>,
     chain: Option<Arc<Chain>>,
+    #[cfg(feature = "http")]
+    thrift: thrift::Schema,
+}
+
+impl<S> Erased<S> {
+    fn unguarded(&self) -> Erased<S> {
+        Erased {
+            service: self.service.clone(),
+            chain: None,
+            #[cfg(feature = "http")]
+            thrift: self.thrift.clone(),
+        }
+    }
 }
 
 impl<S: Service> Erased<S> {
     pub(crate) fn new(service: S) -> Erased<S> {
-        Erased { service: Arc::new(service), chain: None }
+        Erased {
+            service: Arc::new(service),
+            chain: None,
+            #[cfg(feature = "http")]
+            thrift: thrift::Schema::default(),
+        }
     }
 }
 
 impl<S> Clone for Erased<S> {
     fn clone(&self) -> Erased<S> {
-        Erased { service: self.service.clone(), chain: self.chain.clone() }
+        Erased { chain: self.chain.clone(), ..self.unguarded() }
     }
 }
 
@@ -91,13 +112,17 @@ impl<S: Service> ErasedService for Erased<S> {
     }
 
     fn guarded(&self, chain: Option<Arc<Chain>>) -> Arc<dyn ErasedService> {
-        Arc::new(Erased { service: self.service.clone(), chain })
+        Arc::new(Erased { chain, ..self.unguarded() })
     }
 }
 
 /// Takes a call through its guards and layers to its handler.
 #[inline]
 async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
+    #[cfg(feature = "http")]
+    if thrift::is_of_messages(&call) {
+        return thrift::answer(erased, &erased.thrift, call).await;
+    }
     let Some(chain) = &erased.chain else {
         if call.cx().method().spawn {
             return handle(&erased.service, call).await;

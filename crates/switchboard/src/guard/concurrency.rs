@@ -32,6 +32,9 @@ pub enum Concurrency {
     Fixed(u32),
     /// As many as keep latency what it usually is.
     Gradient(GradientLimit),
+    /// So many, and no call whose deadline is nearer than calls of late have taken: it would only be late. A call
+    /// without a deadline is not concerned, and one that comes while none runs is let in, to find out.
+    InTime(u32),
 }
 
 impl Concurrency {
@@ -43,6 +46,16 @@ impl Concurrency {
     /// [`Gradient`](Concurrency::Gradient) within the usual bounds.
     pub fn gradient() -> Concurrency {
         Concurrency::Gradient(GradientLimit::default())
+    }
+
+    /// [`InTime`](Concurrency::InTime) with at most so many calls.
+    pub fn in_time(calls: u32) -> Concurrency {
+        Concurrency::InTime(calls)
+    }
+
+    /// Whether it is in the way of calls with too little time.
+    pub(super) fn is_in_time(&self) -> bool {
+        matches!(self, Concurrency::InTime(_))
     }
 }
 
@@ -75,7 +88,7 @@ pub(super) struct Sample {
 pub struct ConcurrencyStats {
     /// What is limited: `server`, `service demo.Chat`, `method demo.Chat/Say`.
     pub what: String,
-    /// How: `fixed`, `auto`, `gradient`.
+    /// How: `fixed`, `auto`, `gradient`, `in time`.
     pub how: &'static str,
     /// Calls that may run at once, now.
     pub limit: u32,
@@ -143,7 +156,9 @@ impl Limiter {
             Concurrency::Gradient(bounds) => {
                 ("gradient", bounds.initial, Some(Box::new(Gradient::new(*bounds)) as Box<dyn Adaptive>))
             }
+            Concurrency::InTime(calls) => ("in time", *calls, None),
         };
+        let times_all = adaptive.is_some() || concurrency.is_in_time();
         Limiter {
             what,
             how,
@@ -152,7 +167,7 @@ impl Limiter {
             refused: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
             began: crate::clock::now(),
-            stride: AtomicU32::new(if adaptive.is_some() { 1 } else { TIMED }),
+            stride: AtomicU32::new(if times_all { 1 } else { TIMED }),
             learner: adaptive
                 .map(|adaptive| Mutex::new(Learner { adaptive, samples: 0, counted: Duration::ZERO })),
         }
@@ -192,19 +207,39 @@ impl Limiter {
         }
     }
 
+    /// Whether a call has the time that calls take.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when it has not, and others run.
+    pub(super) fn check_time(&self, deadline: Option<Instant>) -> Result<()> {
+        let Some(deadline) = deadline else { return Ok(()) };
+        let took = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed));
+        let left = deadline.saturating_duration_since(crate::clock::now());
+        if left > took || in_flight(self.calls.load(Ordering::Relaxed)) == 0 {
+            return Ok(());
+        }
+        self.count_refused();
+        let text = format!(
+            "calls of the {} take {took:.0?} of late, and {left:.0?} are left until the deadline of this one",
+            self.what
+        );
+        Err(Status::resource_exhausted(text).with_retry(Retry::After(self.pause())))
+    }
+
     fn learn(&self, before: u64, Timed { began, ended: now, outcome }: Timed) {
         let took = now.saturating_duration_since(began);
         let known = self.took_ns.load(Ordering::Relaxed);
         let took_ns = took.as_nanos() as u64;
-        match outcome {
+        // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller, and a
+        // limit that did not hear of those would never sink under a load at which all calls are late.
+        if outcome.is_none() && took_ns <= known {
+            return;
+        }
+        // Where a limit learns from those that are cut, they must not become what is usual.
+        if outcome.is_some() || self.learner.is_none() {
             // Lost updates do no harm to a mean.
-            Some(_) => self
-                .took_ns
-                .store(if known == 0 { took_ns } else { known - known / 8 + took_ns / 8 }, Ordering::Relaxed),
-            // Somebody changed their mind. What took longer was given up because it did, by its deadline or its caller,
-            // and a limit that did not hear of those would never sink under a load at which all calls are late.
-            None if took_ns <= known => return,
-            None => {}
+            let mean = if known == 0 { took_ns } else { known - known / 8 + took_ns / 8 };
+            self.took_ns.store(mean, Ordering::Relaxed);
         }
         let is_ok = outcome == Some(true);
         let Some(learner) = &self.learner else { return };
@@ -310,6 +345,35 @@ mod tests {
         limiter.leave(None);
         let stats = limiter.stats();
         assert_eq!((stats.limit, stats.in_flight, stats.refused), (2, 0, 2));
+    }
+
+    #[test]
+    fn call_without_the_time_that_calls_take_is_refused_while_others_run() {
+        let limiter = Limiter::new("method a.B/C".into(), &Concurrency::in_time(10));
+        let began = crate::clock::now();
+        let ms = Duration::from_millis;
+        let ended = |took, outcome| Some(Timed { began, ended: began + ms(took), outcome });
+        let check = |left| limiter.check_time(Some(crate::clock::now() + ms(left)));
+        assert!(limiter.enter().unwrap(), "all are timed");
+        check(1).expect("nobody knows yet what calls take");
+        assert!(limiter.enter().unwrap());
+        limiter.leave(ended(10_000, Some(true)));
+        let status = check(5_000).unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        let text = status.message();
+        assert!(text.starts_with("calls of the method a.B/C take 10s of late, and 5s are left"), "{text}");
+        assert_eq!(status.retry(), Retry::After(PAUSE_MOST));
+        check(60_000).unwrap();
+        limiter.check_time(None).unwrap();
+        // Those that were cut for their time say how long calls take, too: at least so long.
+        for _ in 0..100 {
+            limiter.enter().unwrap();
+            limiter.leave(ended(100_000, None));
+        }
+        check(60_000).unwrap_err();
+        limiter.leave(ended(10, None));
+        check(1).expect("none runs: this one finds out");
+        assert_eq!(limiter.stats().refused, 2);
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Deadlines {
         if general.is_none() && methods.is_empty() {
             return Ok(Deadlines::default());
         }
-        let mut most = vec![general; table.len()];
+        let mut most = vec![general; table.slots()];
         for (pattern, span) in methods {
             for id in pattern::find(table, pattern, "method_deadline_max")? {
                 most[usize::from(id.0)] = Some(*span);
@@ -34,7 +34,8 @@ impl Deadlines {
     /// The deadline of a call that began at `began`, and whose caller set this one.
     #[inline]
     pub(crate) fn cap(&self, method: MethodId, began: Instant, deadline: Option<Instant>) -> Option<Instant> {
-        match self.most.get(usize::from(method.0)) {
+        // Learned methods share the last.
+        match self.most.get(usize::from(method.0)).or(self.most.last()) {
             None | Some(None) => deadline,
             Some(Some(most)) => {
                 let latest = began.checked_add(*most);

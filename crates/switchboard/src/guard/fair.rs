@@ -10,12 +10,12 @@ mod turns;
 
 use super::{concurrency::Limiter, key::Key};
 use crate::{Cx, Result, Retry, Status};
+use foldhash::quality::RandomState;
 use line::Line;
 pub(super) use places::Load;
 use std::{
     collections::HashMap,
     future::poll_fn,
-    hash::RandomState,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -102,7 +102,7 @@ pub(super) struct Queue {
     fair: Fair,
     limiter: Arc<Limiter>,
     secret: RandomState,
-    shares: HashMap<u64, u32>,
+    shares: HashMap<u64, u32, RandomState>,
     /// What a tenant is told that has too many calls waiting.
     full: String,
     /// Calls that wait: looked at by those that come and go.
@@ -145,7 +145,7 @@ enum Waiter {
 
 impl Queue {
     pub(super) fn new(fair: Fair, limiter: Arc<Limiter>) -> Queue {
-        let secret = RandomState::new();
+        let secret = RandomState::default();
         let shares = fair.shares.iter().map(|(name, share)| (Key::of_name(name, &secret), *share)).collect();
         let full = format!("{} calls of {} are waiting (waiting_max)", fair.waiting_max, fair.key.whom());
         Queue { fair, limiter, secret, shares, full, waiting: AtomicUsize::new(0), state: Mutex::default() }

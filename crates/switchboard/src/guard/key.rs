@@ -1,8 +1,9 @@
 //! Whose calls are taken together.
 
 use crate::Cx;
+use foldhash::quality::RandomState;
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
+    hash::{BuildHasher, Hasher},
     net::IpAddr,
 };
 

@@ -4,7 +4,7 @@ use crate::Error;
 use switchboard_wire::{MethodId, MethodTable};
 
 /// Whether `name` is what `pattern` means, in which a star stands for any characters, slashes and dots included.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
     // Where to go on when the star has to stand for one more.
     let mut again: Option<(&[u8], &[u8])> = None;
@@ -27,12 +27,12 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The methods that a pattern means.
+/// The methods that a pattern means; `*` alone means those that no service declares too.
 ///
 /// # Errors
 /// One that means none; `setting` says who asked.
 pub(crate) fn find(table: &MethodTable, pattern: &str, setting: &str) -> Result<Vec<MethodId>, Error> {
-    let ids = (0..table.len()).map(|at| MethodId(at as u16));
+    let ids = (0..table.slots()).map(|at| MethodId(at as u16));
     let found: Vec<_> = ids.filter(|id| matches(pattern, &table.full_name(*id))).collect();
     if !found.is_empty() {
         return Ok(found);

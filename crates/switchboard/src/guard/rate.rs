@@ -7,9 +7,9 @@
 
 use super::key::Key;
 use crate::{Call, Error, Result, Retry, Status};
+use foldhash::quality::RandomState;
 use std::{
     fmt,
-    hash::RandomState,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -117,7 +117,7 @@ impl Limit {
             interval,
             ahead,
             buckets: Buckets::new(keys),
-            secret: RandomState::new(),
+            secret: RandomState::default(),
             began: crate::clock::now(),
             refused: AtomicU64::new(0),
             rate,
@@ -175,7 +175,8 @@ impl Buckets {
 
     /// Takes a token, or says in how many nanoseconds there is one.
     fn take(&self, key: u64, now: u64, interval: u64, ahead: u64) -> Result<(), u64> {
-        let set = &self.sets[(key % self.sets.len() as u64) as usize];
+        // The upper bits choose, without a division.
+        let set = &self.sets[((u128::from(key) * self.sets.len() as u128) >> 64) as usize];
         {
             let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
             let known = set.iter().position(|bucket| bucket.key == key);

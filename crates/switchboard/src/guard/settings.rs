@@ -94,7 +94,7 @@ impl Guards {
     /// # Errors
     /// Names of methods that are not there.
     pub(crate) fn name(&self, table: &mut MethodTable) -> Result<(), Error> {
-        let mut shown = vec![self.exposed.is_empty(); table.len()];
+        let mut shown = vec![self.exposed.is_empty(); table.slots()];
         for (patterns, value, setting) in [(&self.exposed, true, "expose"), (&self.hidden, false, "hide")] {
             for pattern in patterns {
                 for id in pattern::find(table, pattern, setting)? {
@@ -105,7 +105,7 @@ impl Guards {
         for (alias, name) in &self.aliases {
             table.alias(alias, name).map_err(|why| Error::config(format!("alias: {why}")))?;
         }
-        for at in (0..table.len()).filter(|at| !shown[*at]) {
+        for at in (0..table.slots()).filter(|at| !shown[*at]) {
             table.hide(MethodId(at as u16));
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Guards {
         if !counts && !screens && self.rates.is_empty() && self.layers.is_empty() && self.caches.is_empty() {
             return Ok(guarding);
         }
-        let all: Vec<_> = (0..table.len()).map(|at| MethodId(at as u16)).collect();
+        let all: Vec<_> = (0..table.slots()).map(|at| MethodId(at as u16)).collect();
         let mut methods = self.checked(table, &all)?;
         for rate in std::mem::take(&mut self.rates) {
             let ids = pattern::find(table, &rate.methods, "rate")?;
@@ -148,7 +148,11 @@ impl Guards {
         let mut limit = |what: String, concurrency: &Concurrency, ids: &[MethodId]| {
             let limiter = Arc::new(Limiter::new(what, concurrency));
             for id in ids {
-                methods[usize::from(id.0)].limiters.push(limiter.clone());
+                let method = &mut methods[usize::from(id.0)];
+                method.limiters.push(limiter.clone());
+                if concurrency.is_in_time() {
+                    method.in_time.push(limiter.clone());
+                }
             }
             guarding.limiters.push(limiter);
         };
@@ -174,9 +178,11 @@ impl Guards {
             // Answers are kept as the layers of the application made them.
             let mut layers = keepers.next().unwrap_or_default();
             layers.extend(self.layers.iter().cloned());
-            Arc::new(Chain { methods, auth: auth.clone(), screens, queue: queue.clone(), layers })
+            let auth_reads = auth.iter().any(|auth| auth.reads_message());
+            Arc::new(Chain { methods, auth: auth.clone(), auth_reads, screens, queue: queue.clone(), layers })
         };
-        guarding.chains = table.services().iter().map(|service| service.methods.len()).map(chain).collect();
+        let counts = table.services().iter().map(|service| service.methods.len());
+        guarding.chains = counts.chain(table.takes_others().then_some(1)).map(chain).collect();
         #[cfg(feature = "http")]
         {
             guarding.rules = self.rules;

@@ -5,11 +5,11 @@
 
 use super::{
     envelopes::Envelopes,
+    received::Received,
     text::{Text, Unreadable, decode},
 };
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::{
     error::Error,
     future::Future,
@@ -21,12 +21,14 @@ use tokio::time::Sleep;
 
 /// The body of a request, decoded if it is text.
 pub(super) struct Asked {
-    body: Incoming,
+    body: Received,
     /// Characters of a group that is not complete; none if the body is no text.
     rest: Option<BytesMut>,
     silence: Option<Silence>,
     /// Of bodies that have them.
     envelopes: Option<Envelopes>,
+    /// Its messages go on one by one.
+    streams: bool,
 }
 
 /// How long nothing may come of a body, and the timer for it once nothing comes.
@@ -37,19 +39,22 @@ struct Silence {
 
 impl Asked {
     /// A body that is given up after `silence`, where that is given.
-    pub(super) fn new(body: Incoming, text: Text, silence: Option<Duration>) -> Asked {
+    pub(super) fn new(body: Received, text: Text, silence: Option<Duration>) -> Asked {
         let silence = silence.map(|limit| Silence { limit, timer: None });
-        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None }
+        Asked { body, rest: text.request.then(BytesMut::new), silence, envelopes: None, streams: false }
     }
 
-    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests.
-    pub(super) fn checked(mut self, envelopes: Option<Envelopes>) -> Asked {
-        self.envelopes = envelopes;
+    /// The body, whose messages are in these envelopes, each with a flag that has to be one of requests; if it `streams`,
+    /// they go on one by one.
+    pub(super) fn checked(mut self, envelopes: Option<Envelopes>, streams: bool) -> Asked {
+        (self.envelopes, self.streams) = (envelopes, streams);
         self
     }
 
     /// The next frame as it came.
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failed>>> {
+        // To wait for room is no silence of the peer.
+        ready!(self.body.poll_begin(cx));
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let Some(silence) = &mut self.silence else {
             return polled.map_err(|error| Failed(error.into()));
@@ -123,6 +128,9 @@ impl Body for Asked {
         {
             let text = format!("a message has the flag {flag}: 0 and 1 are known");
             return Poll::Ready(Some(Err(Failed(text.into()))));
+        }
+        if self.streams && self.envelopes.as_ref().is_some_and(Envelopes::is_whole) {
+            self.body.keeps(0);
         }
         // Connect has another status for this, which `connectrpc` gives.
         if frame.is_none()

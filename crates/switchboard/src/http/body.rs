@@ -2,6 +2,8 @@
 //! was refused for its size, and in base64 where the caller wants that.
 
 use super::{
+    connection::ENVELOPE,
+    holding::{CHANGE, Holding},
     reword::{GRPC_STATUS_DETAILS, reword, reword_frame},
     text,
     trailers::{Late, Trailers},
@@ -32,6 +34,12 @@ pub(super) struct Reply {
     /// Nothing was sent yet. Only what is sent first can be a refusal by `connectrpc`.
     is_first: bool,
     is_text: bool,
+    /// Where its pieces are counted.
+    holding: Option<Arc<Holding>>,
+    /// Bytes of pieces before the next one that is counted.
+    uncounted: usize,
+    /// The message whose envelope went before.
+    message: Option<Frame<Bytes>>,
 }
 
 /// Who makes the frames.
@@ -43,14 +51,12 @@ enum Source {
 impl Reply {
     /// A body of these bytes.
     pub(super) fn whole(body: Bytes) -> Reply {
-        let body = Source::Connect(ConnectRpcBody::Full(Full::new(body)));
-        Reply { body, trailers: None, late: None, held: None, is_first: false, is_text: false }
+        Reply::from(Source::Connect(ConnectRpcBody::Full(Full::new(body))))
     }
 
     /// A body that brings its trailers itself.
     pub(super) fn own(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Reply {
-        let body = Source::Own(Box::pin(body));
-        Reply { body, trailers: None, late: None, held: None, is_first: false, is_text: false }
+        Reply::from(Source::Own(Box::pin(body)))
     }
 
     /// A response; streams come with the cell for their trailers. With `is_text` the body will be base64.
@@ -62,10 +68,19 @@ impl Reply {
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             reword_whole(response.body_mut());
         }
-        response.map(|body| {
-            let body = Source::Connect(body);
-            Reply { body, trailers, late: None, held: None, is_first: true, is_text }
-        })
+        response.map(|body| Reply { trailers, is_first: true, is_text, ..Reply::from(Source::Connect(body)) })
+    }
+
+    /// Counts its pieces from now on.
+    pub(super) fn count_for(&mut self, holding: Arc<Holding>) {
+        // hyper may let what is whole wait behind other replies.
+        if let Source::Connect(ConnectRpcBody::Full(full)) = &mut self.body
+            && full.size_hint().lower() >= CHANGE as u64
+            && let Some(data) = taken(full)
+        {
+            *full = holding.counted(data, 0).into();
+        }
+        self.holding = Some(holding);
     }
 
     /// Puts the trailers where the dialect has them.
@@ -87,11 +102,31 @@ impl Reply {
 /// A body that is one piece, before its size is told.
 fn reword_whole(body: &mut ConnectRpcBody) {
     let ConnectRpcBody::Full(full) = body else { return };
-    let frame = Pin::new(&mut *full).poll_frame(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(Some(Ok(frame))) = frame
-        && let Ok(data) = frame.into_data()
-    {
+    if let Some(data) = taken(full) {
         *full = reword(&data).map_or(data, Bytes::from).into();
+    }
+}
+
+/// What is in it, if anything is.
+fn taken(full: &mut Full<Bytes>) -> Option<Bytes> {
+    let frame = Pin::new(full).poll_frame(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Some(Ok(frame))) = frame else { return None };
+    frame.into_data().ok()
+}
+
+impl From<Source> for Reply {
+    fn from(body: Source) -> Reply {
+        Reply {
+            body,
+            trailers: None,
+            late: None,
+            held: None,
+            is_first: false,
+            is_text: false,
+            holding: None,
+            uncounted: 0,
+            message: None,
+        }
     }
 }
 
@@ -132,17 +167,19 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
-        if let Source::Own(body) = &mut this.body {
-            return body.as_mut().poll_frame(cx);
+        if let Some(message) = this.message.take() {
+            return Poll::Ready(Some(Ok(message)));
         }
-        let Some(Ok(mut frame)) = ready!(this.poll_complete(cx)) else { return Poll::Ready(None) };
-        if std::mem::take(&mut this.is_first) {
-            frame = reword_first(frame);
+        let Some(frame) = ready!(this.poll_piece(cx)) else { return Poll::Ready(None) };
+        // hyper holds a piece until its peer has room, and takes no second one. A large message comes behind its
+        // envelope and is there as well: it is counted now.
+        let envelope = if this.is_text { ENVELOPE.div_ceil(3) * 4 } else { ENVELOPE };
+        if frame.data_ref().is_some_and(|data| data.len() == envelope)
+            && let Poll::Ready(message) = this.poll_piece(cx)
+        {
+            this.message = message.map(|message| message.map_data(|data| this.counted(data)));
         }
-        if this.is_text {
-            frame = frame.map_data(|data| text::encode(&data));
-        }
-        Poll::Ready(Some(Ok(frame)))
+        Poll::Ready(Some(Ok(frame.map_data(|data| this.counted(data)))))
     }
 
     /// With the size of a single message known, HTTP/1.1 sends its length instead of chunks.
@@ -162,6 +199,32 @@ impl Body for Reply {
 }
 
 impl Reply {
+    /// A piece, counted from now on; small ones count with the next one that is counted.
+    fn counted(&mut self, data: Bytes) -> Bytes {
+        let is_counted = !self.is_text && matches!(self.body, Source::Connect(ConnectRpcBody::Full(_)));
+        let Some(holding) = self.holding.as_ref().filter(|_| !is_counted) else { return data };
+        if self.uncounted + data.len() < CHANGE {
+            self.uncounted += data.len();
+            return data;
+        }
+        holding.counted(data, std::mem::take(&mut self.uncounted))
+    }
+
+    /// The next frame as it goes out.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        if let Source::Own(body) = &mut self.body {
+            return body.as_mut().poll_frame(cx).map(|frame| frame.map(|Ok(frame)| frame));
+        }
+        let Some(Ok(mut frame)) = ready!(self.poll_complete(cx)) else { return Poll::Ready(None) };
+        if std::mem::take(&mut self.is_first) {
+            frame = reword_first(frame);
+        }
+        if self.is_text {
+            frame = frame.map_data(|data| text::encode(&data));
+        }
+        Poll::Ready(Some(frame))
+    }
+
     /// The next frame, with the trailers in the last one.
     fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self;

@@ -5,11 +5,13 @@ use super::{
     asked::Asked,
     body::{GRPC_MESSAGE, GRPC_STATUS, Reply},
     convert::MetadataLimits,
-    dispatch::Dispatch,
+    dispatch::{self, Dispatch},
     envelopes::Envelopes,
     flatbuffers,
+    holding::{Holding, Pause},
     jsonrpc::{self, JsonRpc},
     pings::Pings,
+    received::Received,
     refusal, rest,
     rpcx::{self, Gateway},
     text::Text,
@@ -17,13 +19,15 @@ use super::{
     trailers::Trailers,
     websocket::{self, Upgrades},
 };
-use crate::{Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared};
+use crate::{
+    Kind, Limit, Limits, Peer, driver::Accepted, metrics::Carrier, net::Io, runtime, server::Shared,
+};
 use ::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
 };
 use bytes::{Buf, Bytes, BytesMut};
-use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy};
+use connectrpc::{ConnectRpcBody, ConnectRpcService, DeadlinePolicy, Protocol};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -66,12 +70,14 @@ pub(crate) async fn serve(accepted: Accepted) {
     let Accepted { io, input: first, peer, settings, shared, wakes, shard } = accepted;
     let is_http2 = first.starts_with(b"PRI ");
     let drain = shared.drain_http.subscribe();
-    let front = Front::new(&peer, shared.clone(), &settings, shard);
+    let unread_max = if is_http2 { CONNECTION_WINDOW as usize } else { http1_buffer(&settings) };
+    let holding = Holding::new(shared.clone(), wakes.clone(), unread_max);
+    let front = Front::new(&peer, holding.clone(), &settings, shard);
     let upgrades = front.upgrades.clone();
     let carrier = if is_http2 { Carrier::Http2 } else { Carrier::Http1 };
     let counts = (shared.clone(), shard, carrier);
-    let pings = if is_http2 { Pings::new(settings.ping_interval_min()) } else { None };
-    let io = TokioIo::new(Prefixed { first, io, counts, pings });
+    let pings = is_http2.then(|| Pings::new(settings.ping_interval_min()));
+    let io = TokioIo::new(Prefixed { first, io, counts, pings, holding, pause: None });
     let ended = if is_http2 {
         let connection = http2(&settings).serve_connection(io, front);
         let tell = |connection: Pin<&mut http2::Connection<_, _, _>>| connection.graceful_shutdown();
@@ -94,14 +100,18 @@ pub(crate) async fn serve(accepted: Accepted) {
 
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    let head = limits.get(Limit::MetadataBytesMax) as usize;
     builder
         .timer(TokioTimer::new())
         // hyper counts the wait for the next request as part of reading its head.
         .header_read_timeout(limits.idle_timeout())
-        .max_header_size(head)
-        .max_buf_size(head.max(BUFFER_LEAST) + READ_BUFFER);
+        .max_header_size(limits.get(Limit::MetadataBytesMax) as usize)
+        .max_buf_size(http1_buffer(limits));
     builder
+}
+
+/// The most that hyper reads ahead on HTTP/1.1.
+fn http1_buffer(limits: &Limits) -> usize {
+    (limits.get(Limit::MetadataBytesMax) as usize).max(BUFFER_LEAST) + READ_BUFFER
 }
 
 fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
@@ -159,6 +169,8 @@ struct Front {
     connect: ConnectRpcService<Dispatch>,
     /// The same for gRPC and gRPC-Web, whose errors differ.
     grpc: ConnectRpcService<Dispatch>,
+    /// Both for methods that no service declares, where they are taken.
+    others: Option<Box<Others>>,
     rest: rest::Caller,
     shared: Arc<Shared>,
     jsonrpc: JsonRpc,
@@ -168,6 +180,16 @@ struct Front {
     metadata: MetadataLimits,
     /// For how long nothing may come of a body on HTTP/1.1.
     silence_max: Duration,
+    holding: Arc<Holding>,
+}
+
+/// Those for methods of which a server knows no more than what its caller tells.
+struct Others {
+    /// One message goes either way, which the content type of Connect says.
+    connect: ConnectRpcService<Dispatch>,
+    /// Messages may stream.
+    streams: ConnectRpcService<Dispatch>,
+    grpc: ConnectRpcService<Dispatch>,
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>> + Send>>;
@@ -180,25 +202,39 @@ pub(super) fn message_limits(bytes: usize) -> connectrpc::Limits {
 }
 
 impl Front {
-    fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Front {
+    fn new(peer: &Peer, holding: Arc<Holding>, limits: &Limits, shard: usize) -> Front {
+        let shared = holding.shared().clone();
         let message = limits.get(Limit::MessageBytesMax) as usize;
         let standard = Standard::of(&shared).clone();
-        let dispatch = Arc::new(Dispatch::new(peer, shared.clone(), limits, shard));
+        let dispatch = Arc::new(Dispatch::new(peer, &holding, limits, shard));
         let rest = rest::Caller::new(shared.clone(), dispatch.clone(), message as u32);
-        let connect = ConnectRpcService::from_arc(dispatch)
-            .with_compression(standard.compression())
-            .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
-            .with_limits(message_limits(message));
+        let service = |dispatch| {
+            ConnectRpcService::from_arc(dispatch)
+                .with_compression(standard.compression())
+                .with_deadline_policy(DeadlinePolicy::new().with_enforce_on_streams(true))
+                .with_limits(message_limits(message))
+        };
+        let others = shared.table.takes_others().then(|| {
+            let streams = service(Arc::new(dispatch.learning(Kind::Bidi)));
+            Box::new(Others {
+                connect: service(Arc::new(dispatch.learning(Kind::Unary))),
+                grpc: streams.clone().with_compression(standard.grpc_compression()),
+                streams,
+            })
+        });
+        let connect = service(dispatch);
         Front {
             grpc: connect.clone().with_compression(standard.grpc_compression()),
             connect,
+            others,
             rest,
-            jsonrpc: JsonRpc::new(peer, shared.clone(), limits, shard),
-            rpcx: Gateway::new(peer, shared.clone(), limits, shard),
-            thrift: Thrift::new(peer, shared.clone(), limits, shard),
+            jsonrpc: JsonRpc::new(peer, &holding, limits, shard),
+            rpcx: Gateway::new(peer, &holding, limits, shard),
+            thrift: Thrift::new(peer, &holding, limits, shard),
             upgrades: Upgrades::default(),
             metadata: MetadataLimits::new(limits),
             silence_max: limits.idle_timeout(),
+            holding,
             shared,
         }
     }
@@ -207,18 +243,39 @@ impl Front {
 impl hyper::service::Service<Request<Incoming>> for Front {
     type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = Counted;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        match &self.shared.cors {
+    fn call(&self, request: Request<Incoming>) -> Counted {
+        let request = request.map(|body| Received::new(body, &self.holding));
+        let answer = match &self.shared.cors {
             None => self.answer(request),
             Some(cors) => cors.around(request, |request| self.answer(request)),
+        };
+        Counted { answer, holding: Some(self.holding.clone()) }
+    }
+}
+
+/// An answer whose body counts as held until it is sent.
+struct Counted {
+    answer: Answer,
+    /// Until it is ready.
+    holding: Option<Arc<Holding>>,
+}
+
+impl Future for Counted {
+    type Output = Result<Response<Reply>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(mut response) = ready!(self.answer.as_mut().poll(cx));
+        if let Some(holding) = self.holding.take() {
+            response.body_mut().count_for(holding);
         }
+        Poll::Ready(Ok(response))
     }
 }
 
 impl Front {
-    fn answer(&self, mut request: Request<Incoming>) -> Answer {
+    fn answer(&self, mut request: Request<Received>) -> Answer {
         if websocket::is_upgrade(&request) {
             let answer = self.upgrades.answer(request, &self.shared.websockets, &self.metadata);
             return Box::pin(std::future::ready(Ok(answer)));
@@ -254,7 +311,12 @@ impl Front {
         let path = path.strip_prefix('/').unwrap_or(path);
         let silence = (request.version() < Version::HTTP_2).then_some(self.silence_max);
         let table = &self.shared.table;
-        let method = table.find_called(path);
+        let declared = table.find_called(path);
+        let kind_told = match (&self.others, declared) {
+            (Some(_), None) => kind_told(&request),
+            _ => None,
+        };
+        let method = declared.or_else(|| dispatch::learn(&self.shared, path, kind_told?));
         if let Some(refused) =
             refusal::refuse(&self.shared, method, request.method(), path, request.headers())
         {
@@ -266,21 +328,35 @@ impl Front {
                 Ok(reply)
             });
         }
-        let streams = method.is_some_and(|method| {
-            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ServerStream)
-        });
-        let trailers = streams.then(Arc::<Trailers>::default);
+        let replies_stream =
+            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ServerStream));
+        let trailers = replies_stream.then(Arc::<Trailers>::default);
         if let Some(trailers) = &trailers {
             request.extensions_mut().insert(trailers.clone());
         }
         let envelopes = Envelopes::of(request.headers());
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
-        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes));
-        let service = if is_grpc { &self.grpc } else { &self.connect };
+        let uploads = method.is_some_and(|method| {
+            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ClientStream)
+        });
+        let (number, holding) = (request.body().number(), self.holding.clone());
+        let sent_as = request.headers().get(CONTENT_TYPE).cloned();
+        let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));
+        let service = match (&self.others, method.filter(|_| declared.is_none())) {
+            (Some(others), Some(_)) if is_grpc => &others.grpc,
+            (Some(others), Some(_)) if kind_told == Some(Kind::Unary) => &others.connect,
+            (Some(others), Some(_)) => &others.streams,
+            _ if is_grpc => &self.grpc,
+            _ => &self.connect,
+        };
         let is_get = asked.method() == Method::GET;
         let answer = service.clone().call(asked);
         Box::pin(async move {
             let Ok(mut response) = answer.await;
+            if let Some(status) = holding.was_cut(number) {
+                let headers = sent_as.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
+                response = refusal::answer(&status, None, &headers);
+            }
             if is_get {
                 // Caches keep what is asked with GET, and other callers may not read the coding of this one.
                 response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
@@ -288,6 +364,13 @@ impl Front {
             Ok(finished(response, trailers, text, kind))
         })
     }
+}
+
+/// What a request of which nobody knows the method tells of its kind; none if it is no call.
+fn kind_told(request: &Request<Received>) -> Option<Kind> {
+    let detected = Protocol::detect(request.headers()).filter(|_| request.method() == Method::POST)?;
+    let is_whole = detected.protocol == Protocol::Connect && !detected.is_streaming;
+    Some(if is_whole { Kind::Unary } else { Kind::Bidi })
 }
 
 /// The response as it goes out; `kind` is the type of content that the caller asked for, if `connectrpc` answers with
@@ -354,6 +437,9 @@ pub(super) struct Prefixed {
     counts: (Arc<Shared>, usize, Carrier),
     /// Of HTTP/2.
     pings: Option<Box<Pings>>,
+    holding: Arc<Holding>,
+    /// While it is not read for want of room.
+    pause: Pause,
 }
 
 impl Prefixed {
@@ -368,9 +454,12 @@ impl Prefixed {
     fn took(&mut self, bytes: &[u8], now: Instant) {
         let (shared, shard, carrier) = &self.counts;
         shared.metrics.received(*shard, *carrier, bytes.len());
-        if let Some(pings) = &mut self.pings {
-            pings.received(bytes, now);
-        }
+        let of_bodies = match &mut self.pings {
+            Some(pings) => pings.received(bytes, now),
+            // Heads are among them, which count no more once a body ends.
+            None => bytes.len(),
+        };
+        self.holding.came(of_bodies);
     }
 
     /// Writes what has to go before the connection ends for its pings, and then its end.
@@ -402,6 +491,8 @@ impl AsyncRead for Prefixed {
             // No more is read, so that there is an end to what is answered.
             return self.poll_last(cx, &[]).map_ok(drop);
         }
+        let this = &mut *self;
+        ready!(this.holding.poll_read(cx, &mut this.pause))?;
         let before = into.filled().len();
         if self.first.is_empty() {
             ready!(Pin::new(&mut self.io).poll_read(cx, into))?;

@@ -5,7 +5,8 @@ use super::{
     connection::message_limits,
     convert::{self, MetadataLimits},
     flatbuffers::FlatBuffers,
-    replies::Replies,
+    holding::Holding,
+    replies::{Only, Replies},
     requests::Requests,
     ticket::Ticket,
     trailers::Trailers,
@@ -34,8 +35,11 @@ pub(super) struct Dispatch {
     shared: Arc<Shared>,
     standard: Arc<Standard>,
     shard: usize,
+    holding: Arc<Holding>,
     metadata: MetadataLimits,
     message_bytes_max: u32,
+    /// Methods that no service declares are learned as of this kind, if they are.
+    learns: Option<Kind>,
     grpc: Arc<Peer>,
     grpc_web: Arc<Peer>,
     connect: Arc<Peer>,
@@ -55,14 +59,17 @@ struct Begun {
 }
 
 impl Dispatch {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Dispatch {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Dispatch {
+        let shared = holding.shared().clone();
         let speaks = |wire| Arc::new(Peer { wire, ..peer.clone() });
         Dispatch {
             standard: Standard::of(&shared).clone(),
             shared,
             shard,
+            holding: holding.clone(),
             metadata: MetadataLimits::new(limits),
             message_bytes_max: limits.get(Limit::MessageBytesMax) as u32,
+            learns: None,
             grpc: speaks("grpc"),
             grpc_web: speaks("grpc-web"),
             connect: speaks("connect"),
@@ -70,13 +77,42 @@ impl Dispatch {
         }
     }
 
-    fn begin(&self, method: MethodId, context: &RequestContext, format: CodecFormat) -> Result<Begun> {
+    /// The same for callers whose methods are of this kind where no service declares them.
+    pub(super) fn learning(&self, kind: Kind) -> Dispatch {
+        Dispatch {
+            shared: self.shared.clone(),
+            standard: self.standard.clone(),
+            shard: self.shard,
+            holding: self.holding.clone(),
+            metadata: self.metadata,
+            message_bytes_max: self.message_bytes_max,
+            learns: Some(kind),
+            grpc: self.grpc.clone(),
+            grpc_web: self.grpc_web.clone(),
+            connect: self.connect.clone(),
+            http_json: self.http_json.clone(),
+        }
+    }
+
+    /// The method at this path.
+    fn find(&self, path: &str) -> Option<MethodId> {
+        let found = self.shared.table.find_called(path);
+        found.or_else(|| learn(&self.shared, path, self.learns?))
+    }
+
+    fn begin(
+        &self,
+        method: MethodId,
+        context: &RequestContext,
+        format: CodecFormat,
+        request: usize,
+    ) -> Result<Begun> {
         let table = &self.shared.table;
         let (service, index) = table.place(method);
-        let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
+        let (service_info, info) = (table.service(method), table.info(method));
         let peer = self.peer(context);
         let protocol = context.protocol().unwrap_or(Protocol::Connect);
-        let mut ticket = Ticket::new(&self.shared, self.shard, method, context.deadline(), peer)?;
+        let mut ticket = Ticket::new(&self.holding, self.shard, method, context.deadline(), peer, request)?;
         let deadline = ticket.deadline();
         let metadata = convert::metadata(context.headers(), &self.metadata)
             .inspect_err(|status| ticket.end(status.code()))?;
@@ -137,6 +173,9 @@ impl Dispatch {
                     requests.poll(cx, &mut ticket);
                 }
                 let poll = context::scope(deadline, ticket.trace(), || handler.as_mut().poll(cx));
+                if let Some(requests) = &requests {
+                    ticket.holds(requests.held());
+                }
                 if poll.is_pending() {
                     ticket.park(cx.waker());
                 }
@@ -224,6 +263,10 @@ impl Answered {
                 "the handler answered with a stream where one message belongs",
             )));
         };
+        if let Some(status) = self.ticket.drops(message.len()) {
+            self.ticket.end(status.code());
+            return Err(refusal(&status));
+        }
         self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());
@@ -233,14 +276,31 @@ impl Answered {
     }
 
     async fn many(mut self) -> Result<Response<connectrpc::EncodedStream>, ConnectError> {
-        let ReplyBody::Many(items) = self.reply.body else {
-            self.ticket.end(Code::Internal);
-            return Err(refusal(&Status::internal(
-                "the handler answered with one message where a stream belongs",
-            )));
+        let items = match self.reply.body {
+            ReplyBody::Many(items) => items,
+            // Of a method that no service declares, nobody knew before.
+            ReplyBody::One(message) => Only::of(message, self.reply.metadata, self.reply.trailers),
+            ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
+                self.ticket.end(Code::Internal);
+                return Err(refusal(&Status::internal(
+                    "the handler answered with one message where a stream belongs",
+                )));
+            }
         };
         Replies::new(items, self.requests, self.ticket, self.trailers, self.protocol).start().await
     }
+}
+
+/// The method at a path of which no service knows, where such calls are taken. Health is this server's own affair, and
+/// so is reflection if it has services to tell of.
+pub(super) fn learn(shared: &Arc<Shared>, path: &str, kind: Kind) -> Option<MethodId> {
+    let table = &shared.table;
+    if !table.takes_others() {
+        return None;
+    }
+    let reflects = path.starts_with("grpc.reflection.") && table.services().is_empty();
+    let is_own = !reflects && Standard::of(shared).router().lookup(path).is_some();
+    if is_own { None } else { table.learn(path, kind) }
 }
 
 /// What a call gets whose time is over.
@@ -260,7 +320,7 @@ fn failed<T: Send + 'static>(
 
 impl Dispatcher for Dispatch {
     fn lookup(&self, path: &str) -> Option<MethodDescriptor> {
-        let Some(method) = self.shared.table.find_called(path) else {
+        let Some(method) = self.find(path) else {
             return self.standard.router().lookup(path);
         };
         let info = self.shared.table.info(method);
@@ -286,14 +346,15 @@ impl Dispatcher for Dispatch {
         request: Payload,
         format: CodecFormat,
     ) -> UnaryResult {
-        match self.shared.table.find_called(path) {
+        match self.find(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_unary(path, context, request, format),
                 Err(status) => failed(&status),
             },
             Some(method) => match request.encoded() {
                 Ok(message) => {
-                    self.unary(self.begin(method, &context, format), RequestBody::One(message), None)
+                    let begun = self.begin(method, &context, format, message.len());
+                    self.unary(begun, RequestBody::One(message), None)
                 }
                 Err(error) => Box::pin(std::future::ready(Err(error))),
             },
@@ -307,13 +368,14 @@ impl Dispatcher for Dispatch {
         request: Bytes,
         format: CodecFormat,
     ) -> StreamingResult {
-        match self.shared.table.find_called(path) {
+        match self.find(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_server_streaming(path, context, request, format),
                 Err(status) => failed(&status),
             },
             Some(method) => {
-                self.streaming(self.begin(method, &context, format), RequestBody::One(request), None)
+                let begun = self.begin(method, &context, format, request.len());
+                self.streaming(begun, RequestBody::One(request), None)
             }
         }
     }
@@ -325,14 +387,14 @@ impl Dispatcher for Dispatch {
         requests: RequestStream,
         format: CodecFormat,
     ) -> UnaryResult {
-        match self.shared.table.find_called(path) {
+        match self.find(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_client_streaming(path, context, requests, format),
                 Err(status) => failed(&status),
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.unary(self.begin(method, &context, format), body, Some(requests))
+                self.unary(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }
@@ -344,14 +406,14 @@ impl Dispatcher for Dispatch {
         requests: RequestStream,
         format: CodecFormat,
     ) -> StreamingResult {
-        match self.shared.table.find_called(path) {
+        match self.find(path) {
             None => match self.standard(path, &context) {
                 Ok(standard) => standard.call_bidi_streaming(path, context, requests, format),
                 Err(status) => failed(&status),
             },
             Some(method) => {
                 let (requests, body) = Requests::new(requests);
-                self.streaming(self.begin(method, &context, format), body, Some(requests))
+                self.streaming(self.begin(method, &context, format, 0), body, Some(requests))
             }
         }
     }

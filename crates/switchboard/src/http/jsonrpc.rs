@@ -4,6 +4,8 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
+    holding::Holding,
+    received::Received,
     timeout,
     whole::{self, Handler, Whole, notify},
 };
@@ -13,7 +15,6 @@ use ::http::{
     header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::Bytes;
-use hyper::body::Incoming;
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 use switchboard_wire::jsonrpc::{self, Batch, Body, ErrorObject};
 
@@ -31,6 +32,7 @@ const KINDS: [&str; 3] = ["application/json", "application/json-rpc", "applicati
 #[derive(Clone)]
 pub(super) struct JsonRpc {
     shared: Arc<Shared>,
+    holding: Arc<Holding>,
     shard: usize,
     peer: Arc<Peer>,
     metadata: Arc<MetadataLimits>,
@@ -56,9 +58,10 @@ pub(super) fn is_jsonrpc<B>(request: &Request<B>) -> bool {
 }
 
 impl JsonRpc {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> JsonRpc {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> JsonRpc {
         JsonRpc {
-            shared,
+            shared: holding.shared().clone(),
+            holding: holding.clone(),
             shard,
             peer: Arc::new(Peer { wire: "jsonrpc", ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
@@ -67,7 +70,7 @@ impl JsonRpc {
     }
 
     /// Answers a request. Dropping the future cancels the calls that it waits for.
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
+    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, "JSON-RPC is sent with POST\n");
@@ -194,7 +197,7 @@ impl JsonRpc {
         }
         let Common { metadata, deadline } = common;
         Whole {
-            shared: &self.shared,
+            holding: &self.holding,
             shard: self.shard,
             peer: &self.peer,
             method,

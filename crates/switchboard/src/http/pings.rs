@@ -49,10 +49,10 @@ pub(super) struct Pings {
 }
 
 impl Pings {
-    /// None where any number of pings is welcome.
-    pub(super) fn new(interval: Duration) -> Option<Box<Pings>> {
-        let received = Frames { left: PREFACE_BYTES, ..Frames::default() };
-        let pings = Pings {
+    /// With an interval of zero any number of pings is welcome.
+    pub(super) fn new(interval: Duration) -> Box<Pings> {
+        let received = Frames { left: PREFACE_BYTES, head: [u8::MAX; HEAD_BYTES], ..Frames::default() };
+        Box::new(Pings {
             interval,
             received,
             sent: Frames::default(),
@@ -61,14 +61,13 @@ impl Pings {
             strikes: 0,
             stream: 0,
             end: None,
-        };
-        (!interval.is_zero()).then(|| Box::new(pings))
+        })
     }
 
-    /// Takes note of what the peer has sent by now.
-    pub(super) fn received(&mut self, bytes: &[u8], now: Instant) {
+    /// Takes note of what the peer has sent by now; how much of it is of bodies.
+    pub(super) fn received(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Pings { interval, last, busy, strikes, stream, .. } = self;
-        self.received.pass(bytes, |frame| match frame.kind {
+        let of_bodies = self.received.pass(bytes, |frame| match frame.kind {
             DATA | RST_STREAM => *busy = true,
             HEADERS => {
                 *busy = true;
@@ -87,6 +86,7 @@ impl Pings {
         if *strikes > STRIKES_MAX && self.end.is_none() {
             self.end = Some(farewell(self.stream));
         }
+        of_bodies
     }
 
     /// Takes note of what was written to the peer.
@@ -156,21 +156,25 @@ struct Frames {
 }
 
 impl Frames {
-    /// Goes over the next bytes and tells of each head as soon as it is whole.
-    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Head)) {
+    /// Goes over the next bytes and tells of each head as soon as it is whole; how many of them are of bodies.
+    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Head)) -> usize {
+        let mut of_bodies = 0;
         loop {
             let skipped = self.left.min(bytes.len());
             self.left -= skipped;
+            if self.head[3] == DATA {
+                of_bodies += skipped;
+            }
             bytes = &bytes[skipped..];
             if bytes.is_empty() {
-                return;
+                return of_bodies;
             }
             let (taken, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.have));
             self.head[self.have..self.have + taken.len()].copy_from_slice(taken);
             self.have += taken.len();
             bytes = rest;
             if self.have < HEAD_BYTES {
-                return;
+                return of_bodies;
             }
             self.have = 0;
             let [a, b, c, kind, flags, stream @ ..] = self.head;
@@ -199,7 +203,7 @@ mod tests {
     }
 
     fn pings(interval: Duration) -> Box<Pings> {
-        let mut pings = Pings::new(interval).unwrap();
+        let mut pings = Pings::new(interval);
         pings.received(&[b'x'; PREFACE_BYTES], Instant::now());
         pings
     }
@@ -233,7 +237,9 @@ mod tests {
         }
         pings.received(&ping, now);
         assert!(pings.are_too_many());
-        assert!(Pings::new(Duration::ZERO).is_none());
+        let mut welcome = self::pings(Duration::ZERO);
+        welcome.received(&ping.repeat(20), now);
+        assert!(!welcome.are_too_many());
     }
 
     #[test]

@@ -98,7 +98,9 @@ pub(super) async fn drain(mut body: Asked) {
     let _ = tokio::time::timeout(DRAIN_TIME, drained).await;
 }
 
-fn answer(
+/// The answer that is this status to a request with these headers, with an HTTP status of its own for unary calls of
+/// Connect.
+pub(super) fn answer(
     status: &Status,
     connect_unary: Option<StatusCode>,
     headers: &HeaderMap,

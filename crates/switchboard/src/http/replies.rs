@@ -1,11 +1,12 @@
 //! The messages of a streamed reply, made while hyper sends them.
 
-use super::{convert, requests::Requests, ticket::Ticket, trailers::Trailers};
-use crate::{Code, Metadata, Result, Status, context, stream::Items};
+use super::{convert, holding::Pause, requests::Requests, ticket::Ticket, trailers::Trailers};
+use crate::{Code, Metadata, Result, Status, compression::Message, context, stream::Items};
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, EncodedStream, Protocol, Response};
 use futures_core::Stream;
 use std::{
+    cell::Cell,
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -26,6 +27,8 @@ pub(super) struct Replies {
     protocol: Protocol,
     first: Option<Option<Bytes>>,
     ended: bool,
+    /// While it waits for room.
+    pause: Pause,
 }
 
 impl Replies {
@@ -36,7 +39,7 @@ impl Replies {
         trailers: Option<Arc<Trailers>>,
         protocol: Protocol,
     ) -> Replies {
-        Replies { items, requests, ticket, trailers, protocol, first: None, ended: false }
+        Replies { items, requests, ticket, trailers, protocol, first: None, ended: false, pause: None }
     }
 
     /// Waits until the head can be sent, see the module [`http`](super).
@@ -84,15 +87,26 @@ impl Replies {
         if let Some(requests) = &mut self.requests {
             requests.poll(cx, &mut self.ticket);
         }
+        if self.ticket.holding().poll_reply(cx, &mut self.pause).is_pending() {
+            self.weigh();
+            return Poll::Pending;
+        }
         let items = self.items.as_mut();
         let poll = || context::scope(self.ticket.deadline(), self.ticket.trace(), || items.poll_next(cx));
         let item = catch_unwind(AssertUnwindSafe(poll))
             .unwrap_or_else(|_| Poll::Ready(Some(Err(Status::internal("handler panicked")))));
+        self.weigh();
         if let Poll::Ready(Some(Ok(message))) = &item {
             self.ticket.sent(message.bytes.len());
         }
         // Nobody compresses here: the dialect does.
         item.map_ok(|message| message.bytes)
+    }
+
+    /// Tells what is held of its messages.
+    fn weigh(&mut self) {
+        let requests = self.requests.as_ref().map_or(0, Requests::held);
+        self.ticket.streams(requests, self.items.held());
     }
 
     fn fail(&mut self, status: &Status, head: &Metadata) -> ConnectError {
@@ -147,5 +161,36 @@ impl Stream for Replies {
                 None
             }
         })
+    }
+}
+
+/// The only message of a reply as a stream of one.
+pub(super) struct Only {
+    message: Option<Bytes>,
+    head: Cell<Metadata>,
+    trailers: Cell<Metadata>,
+}
+
+impl Only {
+    pub(super) fn of(message: Bytes, head: Metadata, trailers: Metadata) -> Pin<Box<dyn Items>> {
+        Box::pin(Only { message: Some(message), head: head.into(), trailers: trailers.into() })
+    }
+}
+
+impl Items for Only {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        Poll::Ready(self.message.take().map(|message| Ok(message.into())))
+    }
+
+    fn held(&self) -> usize {
+        self.message.as_ref().map_or(0, Bytes::len)
+    }
+
+    fn head(&self) -> Metadata {
+        self.head.take()
+    }
+
+    fn trailers(&self) -> Metadata {
+        self.trailers.take()
     }
 }

@@ -52,6 +52,11 @@ impl Requests {
         }
     }
 
+    /// Bytes that wait for the handler.
+    pub(super) fn held(&self) -> usize {
+        self.queue.bytes() + self.waiting.as_ref().map_or(0, |message| message.bytes.len())
+    }
+
     fn end(&mut self, end: Result<Metadata, Status>) {
         self.ended = true;
         self.queue.finish(end);

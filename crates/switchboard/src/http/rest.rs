@@ -29,14 +29,13 @@ mod routes;
 mod shape;
 mod streamed;
 
-use super::{body::Reply, connection::Answer, dispatch::Dispatch};
+use super::{body::Reply, connection::Answer, dispatch::Dispatch, received::Received};
 use crate::{Kind, Status, server::Shared};
 use ::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use bytes::Bytes;
 use connectrpc::Dispatcher;
 use head::{content_type, is_of_other_dialect};
 use http_body::Body as _;
-use hyper::body::Incoming;
 pub use options::HttpJson;
 use reply::{Failure, Style};
 use routed::Routed;
@@ -95,7 +94,7 @@ impl Caller {
 
     /// Answers what is for this dialect and gives the rest back.
     #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
-    pub(super) fn call(&self, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
+    pub(super) fn call(&self, request: Request<Received>) -> Result<Answer, Request<Received>> {
         if is_of_other_dialect(&request) {
             return Err(request);
         }
@@ -145,7 +144,7 @@ impl Caller {
 
     /// What has no rule: the path that every method has, or one that nothing has.
     #[expect(clippy::result_large_err, reason = "a request of another dialect is no error")]
-    fn plain(&self, mut request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
+    fn plain(&self, mut request: Request<Received>) -> Result<Answer, Request<Received>> {
         let name = name(request.uri());
         let kind = content_type(request.headers());
         let is_json = kind == "application/json";
@@ -157,6 +156,9 @@ impl Caller {
             }
             // Standard services, and callers by name, who get the answer of Connect.
             let by_name = request.method() == Method::POST && name.split('/').count() == 2;
+            if by_name && kind.starts_with("application/") && self.shared.table.takes_others() {
+                return Err(request);
+            }
             if by_name && is_json && self.dispatch.lookup(name).is_none() {
                 let failure = Failure::new(&self.shared.table.unknown(name));
                 return Ok(ready(failure.with_http(StatusCode::NOT_FOUND).response(Style::Connect)));
@@ -204,7 +206,7 @@ impl Caller {
 
     fn routed(
         &self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         method: MethodId,
         route: Option<usize>,
         variables: Vec<String>,

@@ -16,7 +16,9 @@
 use super::{
     body::Reply,
     connection::respond,
+    holding::Holding,
     jsonrpc::decoded,
+    received::Received,
     whole::{self, Handler, Whole, notify},
 };
 use crate::{Code, Kind, Limits, Metadata, Peer, Result, Status, server::Shared};
@@ -25,7 +27,6 @@ use ::http::{
     header::{ALLOW, AUTHORIZATION},
 };
 use bytes::Bytes;
-use hyper::body::Incoming;
 use std::{fmt::Write, sync::Arc};
 use switchboard_wire::rpcx;
 
@@ -49,19 +50,21 @@ pub(super) fn is_gateway<B>(request: &Request<B>) -> bool {
 #[derive(Clone)]
 pub(super) struct Gateway {
     shared: Arc<Shared>,
+    holding: Arc<Holding>,
     shard: usize,
     peer: Arc<Peer>,
     limits: switchboard_wire::Limits,
 }
 
 impl Gateway {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Gateway {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Gateway {
         let peer = Arc::new(Peer { wire: "rpcx", ..peer.clone() });
-        Gateway { shared, shard, peer, limits: limits.wire() }
+        let (shared, holding) = (holding.shared().clone(), holding.clone());
+        Gateway { shared, holding, shard, peer, limits: limits.wire() }
     }
 
     /// Answers a request. Dropping the future cancels the call that it waits for.
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
+    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if ![Method::GET, Method::POST, Method::PUT].contains(&head.method) {
             let mut response =
@@ -96,7 +99,7 @@ impl Gateway {
         &self,
         headers: &HeaderMap,
         path: &str,
-        body: Incoming,
+        body: Received,
     ) -> Result<(Bytes, Metadata), Refusal> {
         let malformed = |why: &str| (StatusCode::OK, why.to_owned());
         if path.is_empty() {
@@ -146,7 +149,7 @@ impl Gateway {
             return Err(table.too_large(method, message.len() as u32, self.limits.message_bytes_max));
         }
         Whole {
-            shared: &self.shared,
+            holding: &self.holding,
             shard: self.shard,
             peer: &self.peer,
             method,

@@ -5,6 +5,8 @@ use super::{
     body::Reply,
     connection::respond,
     convert::{self, MetadataLimits},
+    holding::Holding,
+    received::Received,
     timeout,
     whole::{self, Whole},
 };
@@ -14,7 +16,6 @@ use ::http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::Bytes;
-use hyper::body::Incoming;
 use std::sync::Arc;
 use switchboard_wire::{
     Input, Outbox,
@@ -33,6 +34,7 @@ const KINDS: [&str; 3] =
 #[derive(Clone)]
 pub(super) struct Thrift {
     shared: Arc<Shared>,
+    holding: Arc<Holding>,
     shard: usize,
     peer: Arc<Peer>,
     metadata: Arc<MetadataLimits>,
@@ -44,6 +46,11 @@ pub(super) fn is_thrift<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && kind(request.headers()).is_some()
 }
 
+/// Whether the headers say that the body is Thrift.
+pub(crate) fn is_typed(headers: &HeaderMap) -> bool {
+    kind(headers).is_some()
+}
+
 fn kind(headers: &HeaderMap) -> Option<&'static str> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -51,9 +58,10 @@ fn kind(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 impl Thrift {
-    pub(super) fn new(peer: &Peer, shared: Arc<Shared>, limits: &Limits, shard: usize) -> Thrift {
+    pub(super) fn new(peer: &Peer, holding: &Arc<Holding>, limits: &Limits, shard: usize) -> Thrift {
         Thrift {
-            shared,
+            shared: holding.shared().clone(),
+            holding: holding.clone(),
             shard,
             peer: Arc::new(Peer { wire: "thrift", ..peer.clone() }),
             metadata: Arc::new(MetadataLimits::new(limits)),
@@ -62,7 +70,7 @@ impl Thrift {
     }
 
     /// Answers a request. Dropping the future cancels the call that it waits for.
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
+    pub(super) async fn answer(self, request: Request<Received>) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Thrift is taken without compression\n");
@@ -117,8 +125,8 @@ impl Thrift {
     ) -> Result<whole::Handler> {
         let metadata = convert::metadata(headers, &self.metadata)?;
         let deadline = timeout::read(headers)?.map(|timeout| crate::clock::now() + timeout);
-        let (shared, shard, peer) = (&self.shared, self.shard, &self.peer);
-        Whole { shared, shard, peer, method: call.method, codec: call.codec, message, metadata, deadline }
+        let (holding, shard, peer) = (&self.holding, self.shard, &self.peer);
+        Whole { holding, shard, peer, method: call.method, codec: call.codec, message, metadata, deadline }
             .begin()
     }
 }

@@ -1,6 +1,9 @@
 //! What is counted of a call while it runs and when it ends, however it ends.
 
-use super::dispatch::late;
+use super::{
+    dispatch::late,
+    holding::{Holding, Weight},
+};
 use crate::{
     Code, Peer, Result, Retry, Status,
     access::Entry,
@@ -21,7 +24,8 @@ use tokio::time::Sleep;
 
 /// Counts one call. Dropped before its end it counts as canceled, or as late if its deadline has passed.
 pub(super) struct Ticket {
-    shared: Arc<Shared>,
+    /// What its connection holds of its request.
+    weight: Weight,
     shard: usize,
     wire: Wire,
     method: MethodId,
@@ -40,17 +44,19 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Begins to count, under the deadline that the server allows.
+    /// Begins to count, under the deadline that the server allows; `request` bytes of it have come.
     ///
     /// # Errors
     /// `DeadlineExceeded` when the call came too late, `ResourceExhausted` when the server has too many.
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        holding: &Arc<Holding>,
         shard: usize,
         method: MethodId,
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
+        request: usize,
     ) -> Result<Ticket> {
+        let shared = holding.shared();
         let (began, asked) = (crate::clock::now(), deadline);
         let deadline = shared.guarding.deadlines.cap(method, began, deadline);
         let alarm = deadline.filter(|_| deadline != asked);
@@ -59,7 +65,7 @@ impl Ticket {
             counts.started(1, began);
         }
         let mut ticket = Ticket {
-            shared: shared.clone(),
+            weight: holding.weight(),
             shard,
             wire: Wire::of(peer.wire),
             method,
@@ -83,17 +89,45 @@ impl Ticket {
                     Status::resource_exhausted(text).with_retry(Retry::Safe)
                 })
                 .or_else(|| match shared.memory.room(false).level {
-                    level @ (Level::Hard | Level::Full) => shared.memory.refuses(level, method, 0),
+                    level @ (Level::Hard | Level::Full) => shared.memory.refuses(level, method, request),
                     Level::Calm | Level::Tight => None,
                 })
         };
         match refused {
-            None => Ok(ticket),
+            None => {
+                ticket.holds(request);
+                Ok(ticket)
+            }
             Some(status) => {
                 ticket.end(status.code());
                 Err(status)
             }
         }
+    }
+
+    /// What its connection holds.
+    pub(super) fn holding(&self) -> &Holding {
+        self.weight.holding()
+    }
+
+    fn shared(&self) -> &Shared {
+        self.holding().shared()
+    }
+
+    /// So many bytes are held for the call.
+    pub(super) fn holds(&mut self, bytes: usize) {
+        self.weight.set(bytes);
+    }
+
+    /// So many bytes are held of what it streams, and of what comes for it.
+    pub(super) fn streams(&mut self, requests: usize, replies: usize) {
+        self.weight.notes(self.method, replies);
+        self.weight.set(requests + replies);
+    }
+
+    /// Why there is no room for a reply of this length, if there is none.
+    pub(super) fn drops(&self, bytes: usize) -> Option<Status> {
+        self.weight.drops(self.method, bytes)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -111,9 +145,9 @@ impl Ticket {
                 deadline: self.deadline,
                 stage: "handler",
             };
-            self.place = Some(self.shared.flights.enter(self.shard, flight, waker.clone()));
-            self.shared.parked.fetch_add(1, Ordering::Relaxed);
-            self.shared.metrics.park(self.shard, self.wire, self.method);
+            self.place = Some(self.shared().flights.enter(self.shard, flight, waker.clone()));
+            self.shared().parked.fetch_add(1, Ordering::Relaxed);
+            self.shared().metrics.park(self.shard, self.wire, self.method);
         }
     }
 
@@ -131,7 +165,7 @@ impl Ticket {
         if self.poll_late(cx) {
             return Some(late());
         }
-        (self.place.is_some() && self.shared.ending.load(Ordering::Relaxed)).then(going_away)
+        (self.place.is_some() && self.shared().ending.load(Ordering::Relaxed)).then(going_away)
     }
 
     /// Whether the deadline has passed; if not, the call is woken when a cap of the server ends it.
@@ -173,15 +207,15 @@ impl Ticket {
             self.ended = true;
             let took = crate::clock::since(self.began);
             let ended = Ended { calls: 1, code, took, received: self.received, sent: self.sent };
-            self.shared.metrics.record(self.shard, self.wire, self.method, &ended);
+            self.shared().metrics.record(self.shard, self.wire, self.method, &ended);
             if let Some(counts) = &self.peer.tally {
                 let failed = u64::from(code != Code::Ok);
                 counts.add(&Tally { calls: 1, failed, received: self.received, sent: self.sent });
             }
-            if self.shared.access.is_on() {
-                let is_picked = self.shared.access.picks();
-                self.shared.access.log(is_picked, took, || Entry {
-                    method: self.shared.table.full_name(self.method),
+            if self.shared().access.is_on() {
+                let is_picked = self.shared().access.picks();
+                self.shared().access.log(is_picked, took, || Entry {
+                    method: self.shared().table.full_name(self.method),
                     peer: &self.peer,
                     code,
                     received: self.received,
@@ -196,9 +230,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            self.shared.flights.leave(self.shard, place);
-            self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-            self.shared.metrics.unpark(self.shard, self.wire, self.method);
+            self.shared().flights.leave(self.shard, place);
+            self.shared().parked.fetch_sub(1, Ordering::Relaxed);
+            self.shared().metrics.unpark(self.shard, self.wire, self.method);
         }
         if let Some(counts) = self.peer.counts.as_ref().filter(|_| !self.ended) {
             // The caller of a late call is told so, one who has gone is not.

@@ -5,6 +5,7 @@ use super::{
     body::Reply,
     connection::{Prefixed, respond},
     convert::{self, MetadataLimits},
+    received::Received,
 };
 use crate::{
     Metadata,
@@ -20,7 +21,7 @@ use ::http::{
     },
 };
 use bytes::BytesMut;
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_wire::{
@@ -68,7 +69,7 @@ impl Upgrades {
     /// Answers a handshake.
     pub(super) fn answer(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Received>,
         options: &Options,
         limits: &MetadataLimits,
     ) -> Response<Reply> {

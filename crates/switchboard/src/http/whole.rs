@@ -1,16 +1,19 @@
 //! Calls whose request was collected first and whose reply is sent in one piece, whatever they are written in.
 
-use super::{dispatch::late, ticket::Ticket};
+use super::{
+    dispatch::late,
+    holding::Holding,
+    received::{Broken, Received},
+    ticket::Ticket,
+};
 use crate::{
     Call, Code, Codec, Cx, Metadata, Peer, Result, Status,
     call::{ReplyBody, RequestBody},
     context,
-    server::Shared,
 };
 use ::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -26,21 +29,25 @@ pub(super) type Handler = Pin<Box<dyn Future<Output = Result<(Bytes, Metadata)>>
 /// The whole body of a request.
 ///
 /// # Errors
-/// How to answer instead, without the end of the line: 413 for more than `max` bytes, 400 for a body that ends early.
-pub(super) async fn collect(body: Incoming, max: usize) -> Result<Bytes, (StatusCode, String)> {
+/// How to answer instead, without the end of the line: 413 for more than `max` bytes, 429 where there is no room, 400 for
+/// a body that ends early.
+pub(super) async fn collect(body: Received, max: usize) -> Result<Bytes, (StatusCode, String)> {
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let why = format!("the body has more than {max} bytes (message_bytes_max)");
             Err((StatusCode::PAYLOAD_TOO_LARGE, why))
         }
-        Err(error) => Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))),
+        Err(error) => match error.downcast_ref() {
+            Some(Broken::NoRoom(status)) => Err((StatusCode::TOO_MANY_REQUESTS, status.message().to_owned())),
+            _ => Err((StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))),
+        },
     }
 }
 
 /// A call of a unary method that has all but its handler.
 pub(super) struct Whole<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) holding: &'a Arc<Holding>,
     pub(super) shard: usize,
     pub(super) peer: &'a Arc<Peer>,
     pub(super) method: MethodId,
@@ -56,12 +63,13 @@ impl Whole<'_> {
     /// # Errors
     /// What keeps it from beginning: limits, and a server that drains.
     pub(super) fn begin(self) -> Result<Handler> {
-        let Whole { shared, shard, peer, method, codec, message, metadata, deadline } = self;
+        let Whole { holding, shard, peer, method, codec, message, metadata, deadline } = self;
+        let shared = holding.shared();
         let table = &shared.table;
-        let mut ticket = Ticket::new(shared, shard, method, deadline, peer)?;
+        let mut ticket = Ticket::new(holding, shard, method, deadline, peer, message.len())?;
         ticket.received(message.len());
         let (service, index) = table.place(method);
-        let (service_info, info) = (table.services()[usize::from(service)], table.info(method));
+        let (service_info, info) = (table.service(method), table.info(method));
         let deadline = ticket.deadline();
         let cx = Cx::new(peer, service_info, info, deadline, metadata);
         ticket.set_trace(cx.shared_trace());
@@ -93,6 +101,10 @@ impl Whole<'_> {
                 ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
                     Err(Status::internal("the handler answered with a stream where one message belongs"))
                 }
+            });
+            let answer = answer.and_then(|(message, metadata)| match ticket.drops(message.len()) {
+                Some(status) => Err(status),
+                None => Ok((message, metadata)),
             });
             if let Ok((message, _)) = &answer {
                 ticket.sent(message.len());

@@ -1,7 +1,7 @@
 //! Mirroring: a share of the calls goes to another server as well, whose answers nobody reads.
 
-use super::{BoxFuture, Layer, Next};
-use crate::{Call, Channel, ClientMethod, Codec, Metadata, Reply, Result, Status, guard::matches};
+use super::{BoxFuture, Layer, Next, Sample};
+use crate::{Call, Channel, ClientMethod, Codec, Metadata, Reply, Result, Status};
 use bytes::Bytes;
 use std::{
     fmt,
@@ -35,9 +35,7 @@ use tokio::sync::Semaphore;
 #[derive(Clone)]
 pub struct Mirror {
     channel: Channel,
-    /// Patterns of names; all when there are none.
-    methods: Vec<String>,
-    share: f64,
+    sample: Sample,
     bytes_max: usize,
     timeout: Duration,
     counts: Arc<Counts>,
@@ -46,8 +44,6 @@ pub struct Mirror {
 struct Counts {
     /// Copies that may yet be under way at once.
     places: Arc<Semaphore>,
-    /// Calls that could have been mirrored.
-    seen: AtomicU64,
     sent: AtomicU64,
     failed: AtomicU64,
     left_out: AtomicU64,
@@ -73,8 +69,7 @@ impl Mirror {
     pub fn new(channel: Channel) -> Mirror {
         Mirror {
             channel,
-            methods: Vec::new(),
-            share: 1.0,
+            sample: Sample::default(),
             bytes_max: BYTES_MAX,
             timeout: Duration::from_secs(5),
             counts: Counts::new(IN_FLIGHT_MAX),
@@ -84,14 +79,14 @@ impl Mirror {
     /// Only these methods; a star stands for anything, as in `demo.Search/*`.
     #[must_use]
     pub fn methods(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Mirror {
-        self.methods.extend(patterns.into_iter().map(Into::into));
+        self.sample.methods.extend(patterns.into_iter().map(Into::into));
         self
     }
 
     /// The share of these calls, from 0 to 1, evenly spread: 0.25 is every fourth.
     #[must_use]
     pub fn share(mut self, share: f64) -> Mirror {
-        self.share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+        self.sample.set_share(share);
         self
     }
 
@@ -134,14 +129,8 @@ impl Mirror {
     /// Sends a copy of a call if it is one of the share.
     fn mirror(&self, call: &Call) {
         let Some(message) = call.message() else { return };
-        let (service, method) = (call.cx().service().name, call.cx().method());
-        let path = format!("{service}/{}", method.name);
-        if !self.methods.is_empty() && !self.methods.iter().any(|pattern| matches(pattern, &path)) {
-            return;
-        }
-        if !self.is_due() {
-            return;
-        }
+        let method = call.cx().method();
+        let Some(path) = self.sample.takes(call) else { return };
         let left_out = || {
             self.counts.left_out.fetch_add(1, Ordering::Relaxed);
         };
@@ -168,12 +157,6 @@ impl Mirror {
         });
     }
 
-    /// Whether this one is the next of the share.
-    fn is_due(&self) -> bool {
-        let before = self.counts.seen.fetch_add(1, Ordering::Relaxed) as f64;
-        ((before + 1.0) * self.share).floor() > (before * self.share).floor()
-    }
-
     async fn send(&self, copy: Copied) -> Result<()> {
         let Copied { method, codec, message, metadata } = copy;
         // The other side may speak a wire that has not got the codec.
@@ -191,7 +174,6 @@ impl Counts {
     fn new(in_flight_max: usize) -> Arc<Counts> {
         Arc::new(Counts {
             places: Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS))),
-            seen: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
@@ -214,8 +196,7 @@ impl fmt::Debug for Mirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mirror")
             .field("channel", &self.channel)
-            .field("methods", &self.methods)
-            .field("share", &self.share)
+            .field("sample", &self.sample)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,8 @@
 //! What may be changed, and what is shown, while a server runs.
 
-use super::{Open, Running, Shared, lifecycle};
+#[cfg(feature = "http")]
+use super::Open;
+use super::{Running, Shared, lifecycle};
 #[cfg(feature = "tls")]
 use crate::net::tls::Acceptor;
 #[cfg(feature = "http")]
@@ -49,7 +51,7 @@ impl Open {
         self.wakes.parked()
     }
 
-    /// Bytes that it holds for its peer, and whether it is not read because of them; those on HTTP are not known.
+    /// Bytes that it holds for its peer, and whether it is not read, or waits, because of them.
     pub(crate) fn held(&self) -> (usize, bool) {
         (self.wakes.held(), self.wakes.is_paused())
     }

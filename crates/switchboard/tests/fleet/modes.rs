@@ -1,8 +1,11 @@
 //! Fail modes, retries, budgets, breakers, hedges: what callers see, and what servers get.
 
 use crate::{flaky::*, support::raw::soon};
-use std::time::Duration;
-use switchboard::{Channel, Code, Retry};
+use std::{sync::Arc, time::Duration};
+use switchboard::{
+    Channel, Code, Retry,
+    discover::{Fixed, Instance},
+};
 
 const SAFE: Mood = Mood::Fails(Code::Unavailable, Retry::Safe);
 const MAYBE: Mood = Mood::Fails(Code::Unavailable, Retry::IfIdempotent);
@@ -302,4 +305,88 @@ async fn http_wires_fail_over_too() {
         let mut names = list(&channel).await.unwrap();
         assert!(soon(names.next()).await.unwrap().is_some());
     }
+}
+
+/// Of 400 calls, how many were answered; the others must have failed at once.
+async fn spared(channel: &Channel) -> u32 {
+    let mut answered = 0;
+    for _ in 0..400 {
+        match soon(async { write(channel).await }).await {
+            Ok(_) => answered += 1,
+            Err(status) => {
+                assert_eq!(status.code(), Code::Unavailable, "{status}");
+                assert!(status.message().contains("min_working"), "{status}");
+                assert!(matches!(status.retry(), Retry::After(_)), "{status:?}");
+            }
+        }
+    }
+    answered
+}
+
+#[tokio::test]
+async fn few_servers_that_are_left_are_spared_the_load_of_all() {
+    let nodes = nodes(4).await;
+    let instance = |node: &Node| Instance::new("test.Flaky", node.running.url());
+    let list = Arc::new(Fixed::new(nodes.iter().map(instance)));
+    let channel = Channel::fleet(list.clone(), "test.Flaky").min_working(4).connect().await.unwrap();
+    // Those that nobody has tried yet count as well: a start refuses nothing.
+    assert_eq!(spared(&channel).await, 400);
+    all_connected(&channel).await;
+    // A registry that knows one of them: a quarter of the calls, give or take what chance does.
+    list.replace(nodes[..1].iter().map(instance));
+    soon(async {
+        while channel.endpoints().len() > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let before = nodes[0].calls();
+    let answered = spared(&channel).await;
+    assert!((40..180).contains(&answered), "{answered} of 400");
+    assert_eq!(nodes[0].calls() - before, u64::from(answered), "what failed was not sent");
+    let told = channel.explain("test.Flaky/Write", None).to_string();
+    assert!(told.contains("1 servers are well, of the 4"), "{told}");
+    list.replace(nodes.iter().map(instance));
+    soon(async {
+        while channel.endpoints().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    all_connected(&channel).await;
+    assert_eq!(spared(&channel).await, 400);
+}
+
+#[tokio::test]
+async fn servers_that_died_or_fail_do_not_count_as_working() {
+    let mut nodes = nodes(4).await;
+    let channel = channel(&nodes, "?min_working=4&breaker=2&fail=failfast&balance=round_robin&eject=0").await;
+    // The breakers of one, and the connections of two.
+    nodes[0].set(NEVER);
+    let failing =
+        |channel: &Channel| channel.endpoints().iter().any(|endpoint| !endpoint.open_breakers.is_empty());
+    soon(async {
+        while !failing(&channel) {
+            let _ = write(&channel).await;
+        }
+    })
+    .await;
+    nodes.drain(2..).for_each(|node| node.running.kill());
+    let up = |channel: &Channel| channel.endpoints().iter().filter(|endpoint| endpoint.state == "up").count();
+    soon(async {
+        while up(&channel) > 2 {
+            let _ = read(&channel).await;
+        }
+    })
+    .await;
+    let (mut answered, mut spared) = (0, 0);
+    for _ in 0..400 {
+        match write(&channel).await {
+            Ok(_) => answered += 1,
+            Err(status) if status.message().contains("min_working") => spared += 1,
+            // A breaker finds out from time to time.
+            Err(_) => {}
+        }
+    }
+    assert!(answered > 40 && spared > 100, "{answered} answered, {spared} spared");
 }

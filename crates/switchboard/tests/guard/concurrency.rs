@@ -2,7 +2,7 @@
 
 use super::*;
 use std::time::Duration;
-use switchboard::{Code, Retry};
+use switchboard::{Code, Retry, guard::Concurrency};
 
 #[tokio::test]
 async fn limit_of_a_method_holds_on_every_wire() {
@@ -36,6 +36,33 @@ async fn limit_of_a_method_holds_on_every_wire() {
     assert_eq!((stats.len(), stats[0].limit), (1, 1));
     assert_eq!(stats[0].what, "method test.Probe/Hang");
     assert_eq!(stats[0].refused, WIRES.len() as u64);
+}
+
+#[tokio::test]
+async fn calls_that_would_be_late_are_refused_at_once_on_every_wire() {
+    let server = Server::new().method_concurrency("test.Probe/Hang", Concurrency::in_time(100));
+    let (running, seen) = start(server).await;
+    let channel = Channel::connect(&running.url()).await.unwrap();
+    // One that is cut after a while shows how long calls take here, and another one runs.
+    let cut = call::<_, ()>(&channel, &HANG, &"").timeout(Duration::from_millis(300));
+    assert_eq!(failed(soon(cut).await).code(), Code::DeadlineExceeded);
+    soon(seen.until(|seen| seen.hanging() == 0)).await;
+    let other = call::<_, ()>(&channel, &HANG, &"");
+    let other = tokio::spawn(async move { other.await.map(drop) });
+    soon(seen.until(|seen| seen.hanging() == 1)).await;
+    let mut clients = Client::each(&running).await;
+    // In the text wire of WebSockets calls have no deadline.
+    clients.retain(|client| !client.wire.starts_with("ws"));
+    for client in &clients {
+        let hurried = client.call::<()>(&HANG, &"").timeout(Duration::from_millis(250));
+        let status = failed(soon(hurried).await);
+        assert_eq!(status.code(), Code::ResourceExhausted, "{}: {status}", client.wire);
+        assert!(status.message().contains("until the deadline"), "{}: {status}", client.wire);
+    }
+    assert_eq!(seen.hanging(), 1, "none of them was begun");
+    let stats = &running.concurrency()[0];
+    assert_eq!((stats.how, stats.limit, stats.refused), ("in time", 100, clients.len() as u64));
+    other.abort();
 }
 
 #[tokio::test]

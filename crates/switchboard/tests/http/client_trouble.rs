@@ -146,6 +146,45 @@ async fn silent_servers_are_given_up() {
     assert!(heard.windows(9).any(|head| head == b"\0\0\x08\x06\0\0\0\0\0"), "no ping");
 }
 
+#[tokio::test]
+async fn server_that_has_too_many_pings_is_asked_half_as_often_each_time() {
+    const PING: u8 = 6;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("tcp://{}?wire=grpc&connections=1&keepalive=20ms", listener.local_addr().unwrap());
+    // ENHANCE_YOUR_CALM, with the text by which gRPC knows what is meant; the call is one that was taken.
+    let calm = frame(7, 0, 0, b"\0\0\0\x01\0\0\0\x0btoo_many_pings");
+    let server = tokio::spawn(async move {
+        for connection in 0..3 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+            stream.read_exact(&mut [0; 24]).await.unwrap();
+            let mut kind = u8::MAX;
+            while connection < 2 && kind != PING {
+                let mut head = [0; 9];
+                stream.read_exact(&mut head).await.unwrap();
+                kind = head[3];
+                let mut body = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+                stream.read_exact(&mut body).await.unwrap();
+            }
+            if connection < 2 {
+                stream.write_all(&calm).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+            // What comes to the third one finds no answer.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    let client = Client::new(Channel::connect(&url).await.unwrap());
+    for _ in 0..2 {
+        let status = client.say("you").await.unwrap_err();
+        assert!(status.message().contains("too_many_pings"), "{status}");
+    }
+    let status = client.say("you").await.unwrap_err();
+    assert!(status.message().contains("no sign of life for 160ms (keepalive)"), "{status}");
+    drop(client);
+    server.await.unwrap();
+}
+
 /// Frames of HTTP/2, for servers that break off.
 fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = (body.len() as u32).to_be_bytes()[1..].to_vec();

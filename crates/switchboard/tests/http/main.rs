@@ -12,6 +12,7 @@ mod documents;
 mod frames;
 mod grpc;
 mod library;
+mod memory;
 mod pages;
 mod raw;
 mod rest;

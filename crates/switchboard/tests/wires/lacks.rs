@@ -27,6 +27,8 @@ pub(crate) enum Lack {
     CodeOfLarge,
     /// A failure says no more than that it is one.
     Reason,
+    /// Who does not know the method does not know whether it has streams.
+    WordOfStreams,
     /// All wires have this.
     Nothing,
 }
@@ -45,13 +47,16 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     (
         &BAIDU_STD,
         &[Lack::HeadWhileRequests],
-        "the response that opens a stream goes out before its requests come",
+        "the response that opens a stream goes out before its requests come, and before a server behind has answered",
     ),
     (
         &BAIDU_STD,
         &[Lack::DeadlineOfStreams],
         "the timeout of a call that opens a stream is that of its opening",
     ),
+    (&BAIDU_STD, &[Lack::WordOfStreams], "a request that offers a stream is answered as its method is"),
+    (&JSON_RPC, &[Lack::WordOfStreams], "a request has a name and parameters, and no more"),
+    (&["HTTP/JSON"], &[Lack::WordOfStreams], "a body is a message, or its lines are, as the method has it"),
     (
         &ERPC,
         &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],

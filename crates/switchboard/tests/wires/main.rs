@@ -23,12 +23,26 @@ use asked::Answer;
 use cases::{Case, Wanted};
 use lacks::{Lack, lacks};
 use std::time::Duration;
-use wires::Wire;
+use wires::{Place, Wire};
 
 #[tokio::test]
 async fn every_call_is_the_same_on_every_wire() {
+    compare(Place::Here).await;
+}
+
+#[tokio::test]
+async fn every_call_is_the_same_through_a_proxy() {
+    compare(Place::BehindProxy).await;
+}
+
+#[tokio::test]
+async fn every_call_is_the_same_through_a_proxy_that_knows_no_method() {
+    compare(Place::BehindLearner).await;
+}
+
+async fn compare(place: Place) {
     let mut wrong = Vec::new();
-    for wire in wires::all().await {
+    for wire in wires::all(place).await {
         for case in cases::all() {
             wrong.extend(differences(&wire, &case).await);
         }
@@ -41,12 +55,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
     let answer = support::raw::soon(wire.ask(&case.asked)).await;
     let seen = wire.probe.take();
     let Some(answer) = answer else {
-        assert!(
-            lacks(wire.name, Lack::of_kind(case.asked.kind)),
-            "{}: {} was not asked",
-            wire.name,
-            case.name
-        );
+        assert!(wire.does_not_carry(case.asked.kind), "{}: {} was not asked", wire.name, case.name);
         return Vec::new();
     };
     let mut found = Vec::new();

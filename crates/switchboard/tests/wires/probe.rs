@@ -14,7 +14,7 @@ use switchboard::{
     codegen::stream_reply,
 };
 
-static INFO: ServiceInfo =
+pub(crate) static INFO: ServiceInfo =
     ServiceInfo { name: "test.v1.Wires", methods: KNOWN.split_at(4).0, descriptor: &[] };
 
 /// As a client of another version knows it.

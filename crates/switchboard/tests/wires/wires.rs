@@ -6,11 +6,11 @@ use crate::{
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
     lacks::{Lack, lacks},
-    probe::{Probe, Seen},
+    probe::{INFO, Probe, Seen},
     support::{certificates::Authority, memory},
 };
 use std::net::SocketAddr;
-use switchboard::{Channel, Code, Kind, Limit, Running, Server};
+use switchboard::{Channel, Code, Kind, Limit, Running, Server, proxy::Forward};
 
 /// One wire, with the server at its end.
 pub(crate) struct Wire {
@@ -19,8 +19,26 @@ pub(crate) struct Wire {
     /// What handlers get to know it as.
     seen_as: &'static str,
     way: Way,
-    _running: Option<Running>,
+    place: Place,
+    _served: Option<Served>,
     _authority: Option<Authority>,
+}
+
+/// Where callers find the handler.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// In the server that they call.
+    Here,
+    /// Behind a proxy that knows its methods.
+    BehindProxy,
+    /// Behind a proxy that learns the methods from its callers.
+    BehindLearner,
+}
+
+/// What runs as long as it is called.
+struct Served {
+    front: Running,
+    _behind: Option<Running>,
 }
 
 /// The client.
@@ -64,30 +82,41 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub(crate) async fn all() -> Vec<Wire> {
-    let mut wires = vec![direct()];
+pub(crate) async fn all(place: Place) -> Vec<Wire> {
+    let mut wires = Vec::new();
+    if place == Place::Here {
+        wires.push(direct());
+    }
     for (name, seen_as, options) in CHANNELS {
-        let (probe, running) = served("tcp://127.0.0.1:0").await;
+        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
+        let options = match place {
+            // Which service has a short name, only its server knows.
+            Place::BehindLearner => {
+                options.replace("names=short", "names=full").replace("names=rpc", "names=full")
+            }
+            _ => (*options).to_owned(),
+        };
         let url = match options.strip_prefix("ws") {
-            Some(options) => running.url().replace("tcp://", "ws://") + options,
-            None => format!("{}{options}", running.url()),
+            Some(options) => running.front.url().replace("tcp://", "ws://") + options,
+            None => format!("{}{options}", running.front.url()),
         };
         let way = Way::Channel(Box::new(Channel::connect(&url).await.unwrap()));
-        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
     }
-    let (probe, running) = served(&memory()).await;
-    let way = Way::Channel(Box::new(Channel::connect(&running.url()).await.unwrap()));
+    let (probe, running) = served(&memory(), place).await;
+    let way = Way::Channel(Box::new(Channel::connect(&running.front.url()).await.unwrap()));
     wires.push(Wire {
         name: "memory",
         probe,
         seen_as: "native",
         way,
-        _running: Some(running),
+        place,
+        _served: Some(running),
         _authority: None,
     });
-    wires.push(inside_tls("native over TLS", "native", "tls", "").await);
-    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "").await);
-    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc").await);
+    wires.push(inside_tls("native over TLS", "native", "tls", "", place).await);
+    wires.push(inside_tls("native over WebSocket over TLS", "native", "wss", "", place).await);
+    wires.push(inside_tls("gRPC over TLS", "grpc", "tls", "?wire=grpc", place).await);
     for (name, seen_as, way) in [
         ("gRPC-Web text", "grpc-web", Way::GrpcWebText as fn(SocketAddr) -> Way),
         ("HTTP/JSON", "http-json", Way::HttpJson),
@@ -95,45 +124,65 @@ pub(crate) async fn all() -> Vec<Wire> {
         ("JSON-RPC over WebSocket", "jsonrpc", |address| Way::JsonRpc(address, Over::WebSocket)),
         ("JSON-RPC over TCP", "jsonrpc", |address| Way::JsonRpc(address, Over::Tcp)),
     ] {
-        let (probe, running) = served("tcp://127.0.0.1:0").await;
-        let way = way(running.url().trim_start_matches("tcp://").parse().unwrap());
-        wires.push(Wire { name, probe, seen_as, way, _running: Some(running), _authority: None });
+        let (probe, running) = served("tcp://127.0.0.1:0", place).await;
+        let way = way(running.front.url().trim_start_matches("tcp://").parse().unwrap());
+        wires.push(Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: None });
     }
     wires
 }
 
-fn server(probe: &Probe) -> Server {
-    let server = Server::new().add(probe.clone()).alias("kiss/305419896", "test.v1.Wires/Say");
-    server.websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)
+/// A server of the handler, or a proxy in front of one.
+async fn server(probe: &Probe, place: Place) -> (Server, Option<Running>) {
+    let limited = || Server::new().websocket_deflate().limit(Limit::MessageBytesMax, MESSAGE_BYTES_MAX);
+    let numbered = |server: Server| server.alias("kiss/305419896", "test.v1.Wires/Say");
+    let of_handler = numbered(limited().add(probe.clone()));
+    if place == Place::Here {
+        return (of_handler, None);
+    }
+    let behind = of_handler.listen(memory()).start().await.unwrap();
+    let channel = Channel::connect(&behind.url()).await.unwrap();
+    let proxy = match place {
+        Place::BehindLearner => limited().fallback(Forward::any(channel), ["test.v1.Wires", "kiss"]),
+        _ => numbered(limited().add(Forward::service(&INFO, channel))),
+    };
+    (proxy, Some(behind))
 }
 
-async fn served(address: &str) -> (Probe, Running) {
+async fn served(address: &str, place: Place) -> (Probe, Served) {
     let probe = Probe::default();
-    let running = server(&probe).listen(address).start().await.unwrap();
-    (probe, running)
+    let (server, _behind) = server(&probe, place).await;
+    (probe, Served { front: server.listen(address).start().await.unwrap(), _behind })
 }
 
 fn direct() -> Wire {
     let probe = Probe::default();
     let limits = [(Limit::MessageBytesMax, MESSAGE_BYTES_MAX)];
     let way = Way::Channel(Box::new(Channel::local_with(probe.clone(), &limits).unwrap()));
-    Wire { name: "direct", probe, seen_as: "local", way, _running: None, _authority: None }
+    Wire { name: "direct", probe, seen_as: "local", way, place: Place::Here, _served: None, _authority: None }
 }
 
-async fn inside_tls(name: &'static str, seen_as: &'static str, scheme: &str, options: &str) -> Wire {
+async fn inside_tls(
+    name: &'static str,
+    seen_as: &'static str,
+    scheme: &str,
+    options: &str,
+    place: Place,
+) -> Wire {
     let (probe, authority) = (Probe::default(), Authority::new("test authority"));
     let tls = authority.issue("127.0.0.1").tls();
-    let running = server(&probe).listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
-    let url = format!("{}{options}", running.url().replace("tls://", &format!("{scheme}://")));
+    let (server, _behind) = server(&probe, place).await;
+    let front = server.listen_tls("tcp://127.0.0.1:0", tls).start().await.unwrap();
+    let running = Served { front, _behind };
+    let url = format!("{}{options}", running.front.url().replace("tls://", &format!("{scheme}://")));
     let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
     let way = Way::Channel(Box::new(channel));
-    Wire { name, probe, seen_as, way, _running: Some(running), _authority: Some(authority) }
+    Wire { name, probe, seen_as, way, place, _served: Some(running), _authority: Some(authority) }
 }
 
 impl Wire {
     /// Makes a call; none if it cannot be sent on this wire.
     pub(crate) async fn ask(&self, asked: &Asked) -> Option<Answer> {
-        if lacks(self.name, Lack::of_kind(asked.kind)) {
+        if self.does_not_carry(asked.kind) {
             return None;
         }
         match &self.way {
@@ -145,6 +194,12 @@ impl Wire {
             Way::HttpJson(address) => Some(http_json::ask(*address, asked).await),
             Way::JsonRpc(address, over) => Some(json_rpc::ask(*address, *over, asked).await),
         }
+    }
+
+    /// Whether calls of this kind cannot be made.
+    pub(crate) fn does_not_carry(&self, kind: Kind) -> bool {
+        let is_untold = self.place == Place::BehindLearner && lacks(self.name, Lack::WordOfStreams);
+        lacks(self.name, Lack::of_kind(kind)) || kind != Kind::Unary && is_untold
     }
 
     /// What a handler is to see of a call.
@@ -159,7 +214,9 @@ impl Wire {
             messages: asked.messages.iter().map(text).collect(),
             metadata: if lacks(Lack::RequestMetadata) { Vec::new() } else { asked.metadata.clone() },
             has_deadline: asked.timeout.is_some() && self.tells_deadline(asked.kind),
-            wire: if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
+            wire: if self.place != Place::Here {
+                "native"
+            } else if asked.kind == Kind::Unary && lacks(Lack::NameOfUnary) {
                 "connect"
             } else {
                 self.seen_as
@@ -194,7 +251,9 @@ impl Wire {
             answer.head.clear();
             answer.trailers.clear();
         }
-        if lacks(Lack::HeadWhileRequests) && matches!(asked.kind, Kind::Bidi | Kind::ClientStream) {
+        let is_head_late =
+            asked.kind != Kind::Unary && (asked.kind != Kind::ServerStream || self.place != Place::Here);
+        if lacks(Lack::HeadWhileRequests) && is_head_late {
             answer.trailers = sorted([std::mem::take(&mut answer.head), answer.trailers].concat());
         }
         let is_unary = asked.kind == Kind::Unary;

@@ -1,10 +1,11 @@
-//! Serves the service of Thrift's cross tests. Prints `listening on http://127.0.0.1:PORT` and serves until it is told
+//! Serves the service of Thrift's cross tests, and one of protobuf. Prints `listening on http://127.0.0.1:PORT` and serves until it is told
 //! to stop.
 
 use std::{error::Error, io::Write};
 use switchboard::{Limit, Server};
 use thrift_interop::{
-    Answers, Second,
+    Answers, Greetings, Second,
+    generated::greet::v1::GreeterServer,
     test::{SecondServiceServer, ThriftTestServer},
 };
 
@@ -13,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let server = Server::new()
             .add(ThriftTestServer::new(Answers::default()))
             .add(SecondServiceServer::new(Second))
+            .add(GreeterServer::new(Greetings))
             .limit(Limit::MessageBytesMax, 1 << 20)
             .listen("tcp://127.0.0.1:0");
         let running = server.start().await?;

@@ -56,10 +56,13 @@ pub(super) fn render(raw: &Raw) -> String {
 
 fn head(raw: &Raw) -> String {
     let plan = &raw.plan;
-    let rivals = plan.subjects.iter().filter(|subject| subject.kind == Kind::Rival).count();
+    let rivals = match plan.subjects.iter().filter(|subject| subject.kind == Kind::Rival).count() {
+        1 => "1 rival".to_owned(),
+        rivals => format!("{rivals} rivals"),
+    };
     format!(
         "<header>\n<h1>Switchboard and its rivals</h1>\n<p class=\"machine\">{} &middot; {} cores &middot; Linux {} \
-         &middot; {} &middot; switchboard {} and {rivals} rivals &middot; medians of {} rounds</p>\n</header>\n",
+         &middot; {} &middot; switchboard {} and {rivals} &middot; medians of {} rounds</p>\n</header>\n",
         escape(&plan.cpu),
         plan.cores,
         escape(&plan.kernel),

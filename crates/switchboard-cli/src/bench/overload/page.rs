@@ -3,7 +3,7 @@
 use super::result::{Report, times};
 use crate::bench::{
     chart::{self, Bar},
-    html::{STYLE, escape, section, table},
+    html::{self, escape, section, table},
     plot::{Axis, Line, lines},
     report::{duration, thousands},
 };
@@ -11,24 +11,6 @@ use std::fmt::Write;
 
 /// The page of `report`, measured by `command_line`.
 pub(super) fn render(report: &Report, command_line: &str) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>switchboard bench overload</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>switchboard bench overload</h1>\n"
-    );
-    page += &facts(report, command_line);
-    page += &verdicts(report);
-    let goodput = |point: &super::result::Point| point.goodput_per_s;
-    page += &over_load(report, "Calls answered in time, a second", goodput, thousands);
-    page += &over_load(report, "p99 of the calls that were let in", |point| point.p99_us, duration);
-    page += &tenants(report);
-    page += &section("Numbers", &table(&report.rows()), "");
-    page + "</body>\n</html>\n"
-}
-
-fn facts(report: &Report, command_line: &str) -> String {
-    let machine = &report.machine;
     let server = format!(
         "{} calls at once, {} each: {} calls a second; callers wait for {}",
         report.units,
@@ -36,18 +18,15 @@ fn facts(report: &Report, command_line: &str) -> String {
         thousands(report.capacity_per_s),
         duration(report.deadline_ms * 1e3)
     );
-    let facts = [
-        ("Command", format!("<code>{}</code>", escape(command_line))),
-        ("Server", escape(&server)),
-        ("Machine", escape(&format!("{}, {} cores, Linux {}", machine.cpu, machine.cores, machine.kernel))),
-        ("Date", escape(&machine.date)),
-        ("Version", format!("switchboard {}", escape(machine.version))),
-    ];
-    let mut list = "<dl>\n".to_owned();
-    for (term, text) in facts {
-        let _ = writeln!(list, "<dt>{term}</dt><dd>{text}</dd>");
-    }
-    list + "</dl>\n"
+    let mut page = html::head("overload");
+    page += &html::facts(&report.machine, command_line, Some(&server));
+    page += &verdicts(report);
+    let goodput = |point: &super::result::Point| point.goodput_per_s;
+    page += &over_load(report, "Calls answered in time, a second", goodput, thousands);
+    page += &over_load(report, "p99 of the calls that were let in", |point| point.p99_us, duration);
+    page += &tenants(report);
+    page += &section("Numbers", &table(&report.rows()), "");
+    page + html::END
 }
 
 fn verdicts(report: &Report) -> String {

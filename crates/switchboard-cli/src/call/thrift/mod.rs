@@ -8,12 +8,12 @@ mod request;
 
 use super::{
     Command,
-    args::CallArgs,
     failure::Failure,
     input::{Form, Input},
     names::{instead, only_with_suffix, split_method},
     output::Output,
     replies::Replies,
+    schema::SchemaArgs,
     target::Wire,
 };
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use switchboard_wire::thrift;
 impl Command<'_> {
     /// Calls a method of a `.thrift` file.
     pub(super) async fn call_function(&mut self, output: &mut Output) -> Result<(), Failure> {
-        let Some(definitions) = Definitions::of_files(self.args)? else {
+        let Some(definitions) = Definitions::of_files(&self.args.schema)? else {
             let text = "calls on Thrift need the .thrift file of the service: name it with --thrift FILE";
             return Err(Failure::Asked(text.into()));
         };
         let function = definitions.function(&self.args.verb)?;
         self.oneway |= function.method.oneway;
         let has_header = ["header", "header-compact"].map(|value| self.target.has_option("protocol", value));
-        if !self.args.headers.is_empty() && has_header == [false, false] {
-            let text = "Thrift carries metadata behind THeader alone: add ?protocol=header to the URL, if the server \
-                        speaks it, or leave -H away";
+        if !self.args.headers.is_empty() && has_header == [false, false] && !self.target.is_posted() {
+            let text = "Thrift carries metadata behind THeader and on HTTP alone: add ?protocol=header to the URL, \
+                        if the server speaks it, or leave -H away";
             return Err(Failure::Asked(text.into()));
         }
         let method = ClientMethod::intern(&function.path, Kind::Unary, Idempotency::Unknown)
@@ -48,11 +48,11 @@ impl Command<'_> {
 
 /// What the files declare that the command line names.
 #[derive(Debug)]
-pub(super) struct Definitions(Arc<Interface>);
+pub(crate) struct Definitions(Arc<Interface>);
 
 impl Definitions {
     /// None if the command line names no file.
-    pub(super) fn of_files(args: &CallArgs) -> Result<Option<Definitions>, Failure> {
+    pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Definitions>, Failure> {
         if args.thrift.is_empty() {
             return Ok(None);
         }
@@ -83,6 +83,18 @@ impl Definitions {
         Ok(Function { interface: self.0.clone(), path, method: method.clone() })
     }
 
+    /// Every service, and its methods.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&str, Vec<Function>)> {
+        self.0.services.iter().map(|service| {
+            let function = |method: &Method| Function {
+                interface: self.0.clone(),
+                path: format!("{}/{}", service.name, method.name),
+                method: method.clone(),
+            };
+            (&*service.name, service.methods.iter().map(function).collect())
+        })
+    }
+
     fn service(&self, name: &str) -> Result<&Service, Failure> {
         let names = || self.0.services.iter().map(|service| service.name.as_str());
         let full = only_with_suffix(names(), name).unwrap_or(name);
@@ -96,11 +108,33 @@ impl Definitions {
 
 /// A method, and every type that it needs.
 #[derive(Clone, Debug)]
-pub(super) struct Function {
+pub(crate) struct Function {
     interface: Arc<Interface>,
     /// As in `tutorial.Calculator/add`.
     pub(super) path: String,
     pub(super) method: Method,
+}
+
+impl Function {
+    /// As in `tutorial.Calculator/add`.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// As it is on the wire.
+    pub(crate) fn name(&self) -> &str {
+        &self.method.name
+    }
+
+    /// The names of its arguments.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.method.arguments.iter().map(|argument| &*argument.name)
+    }
+
+    /// Whether nothing comes back.
+    pub(crate) fn is_oneway(&self) -> bool {
+        self.method.oneway
+    }
 }
 
 /// The type of a value on the wire.

@@ -12,7 +12,7 @@ impl Function {
     ///
     /// # Errors
     /// The exception that it threw, and `Internal` for bytes that are no result of it.
-    pub(in super::super) fn read(&self, result: &Bytes) -> Result<Json, Status> {
+    pub(crate) fn read(&self, result: &Bytes) -> Result<Json, Status> {
         let read = self.read_result(result);
         read.map_err(|malformed| {
             Status::internal(format!("the reply is no result of {}: {malformed}", self.path))

@@ -14,7 +14,7 @@ impl Function {
     ///
     /// # Errors
     /// What does not fit, and where.
-    pub(in super::super) fn write(&self, json: &Json) -> Result<Bytes, String> {
+    pub(crate) fn write(&self, json: &Json) -> Result<Bytes, String> {
         let mut writer = Writer { interface: &self.interface, out: Vec::new() };
         match writer.fields(&self.path, &self.method.arguments, json) {
             Ok(_) => Ok(writer.out.into()),

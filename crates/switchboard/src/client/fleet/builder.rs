@@ -88,6 +88,14 @@ impl ChannelBuilder {
         self
     }
 
+    /// How many servers it takes to do the work of all: while fewer are well, in proportion fewer calls are sent, and the
+    /// others fail at once with `Unavailable`; 0, which is usual, for never. `min_working=` in URLs. Servers that were
+    /// never tried count as well, and while none is connected calls wait as ever.
+    pub fn min_working(mut self, servers: u32) -> ChannelBuilder {
+        self.policy().min_working = servers;
+        self
+    }
+
     /// For how long the share of an endpoint that has come up grows to what it should be, by default not at all;
     /// `slow_start=` in URLs. For balancers that go by weight.
     pub fn slow_start(mut self, ramp: Duration) -> ChannelBuilder {

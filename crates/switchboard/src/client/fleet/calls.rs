@@ -189,6 +189,9 @@ impl Shared {
     ) -> Result<Ticket> {
         let mut pauses = 0;
         loop {
+            if tries.sent == 0 {
+                self.spare(begin.method.path)?;
+            }
             if (self.policy.fail == FailMode::Failtry || tries.stays)
                 && let Some(member) = tries.last.take()
             {

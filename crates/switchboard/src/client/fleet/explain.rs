@@ -180,6 +180,12 @@ impl Fleet {
         explanation.rules = policy.rules();
         let left = shared.budget.left(shared.calls(), now_ns);
         explanation.rules.push(("retry budget", format!("{left} retries left")));
+        if policy.min_working > 0 {
+            let working = shared.working(&explanation.method).unwrap_or(0);
+            let text =
+                format!("{working} servers are well, of the {} that take all calls", policy.min_working);
+            explanation.rules.push(("min_working", text));
+        }
         if let Some(timeout) = self.timeout() {
             explanation.rules.push(("timeout", format!("{timeout:?}")));
         }

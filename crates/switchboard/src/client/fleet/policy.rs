@@ -93,6 +93,8 @@ pub(in super::super) struct Policy {
     pub(super) zone: String,
     group: Option<String>,
     tags: Vec<(String, String)>,
+    /// With fewer servers that are well a share of the calls fails at once; 0 for never.
+    pub(super) min_working: u32,
     /// How many endpoints, and which client this is.
     pub(super) subset: Option<(usize, u64)>,
 }
@@ -119,6 +121,7 @@ impl Default for Policy {
             zone: String::new(),
             group: None,
             tags: Vec::new(),
+            min_working: 0,
             subset: None,
         }
     }
@@ -163,6 +166,7 @@ impl Policy {
                 let of = if name == "latitude" { &mut self.latitude } else { &mut self.longitude };
                 *of = Some(degrees);
             }
+            "min_working" => self.min_working = number(1_000_000)?,
             "points" => self.points = number(4000)?,
             "retries" => self.retries = number(100)?,
             "slow_start" => self.slow_start_ns = span()?.as_nanos() as u64,
@@ -388,6 +392,7 @@ mod tests {
             ("breaker", "many", "off"),
             ("budget", "1001", "20"),
             ("eject", "101", "0"),
+            ("min_working", "-1", "6"),
             ("hash", "metadata:", "metadata:x-user"),
             ("hedge", "soon", "20ms"),
             ("hedge", "95p", "p95"),

@@ -29,6 +29,8 @@ pub(super) struct Outgoing<'a> {
     /// What is left of its timeout.
     pub(super) left: Option<Duration>,
     pub(super) metadata: &'a Metadata,
+    /// Nobody waits for a reply.
+    pub(super) oneway: bool,
 }
 
 impl Outgoing<'_> {
@@ -74,7 +76,7 @@ impl Outgoing<'_> {
                     false => (connect::ACCEPT_ENCODING, connect::CONTENT_ENCODING),
                 }
             }
-            Dialect::JsonRpc => (ACCEPT_ENCODING, CONTENT_ENCODING),
+            Dialect::JsonRpc | Dialect::Thrift => (ACCEPT_ENCODING, CONTENT_ENCODING),
         };
         headers.insert(USER_AGENT, AGENT);
         if terms.announce {
@@ -88,7 +90,7 @@ impl Outgoing<'_> {
                 return Err(Status::deadline_exceeded("the deadline passed before the call was sent"));
             }
             match terms.dialect {
-                Dialect::Connect | Dialect::JsonRpc => {
+                Dialect::Connect | Dialect::JsonRpc | Dialect::Thrift => {
                     headers.insert(connect::TIMEOUT, connect::timeout(left))
                 }
                 Dialect::Grpc | Dialect::GrpcWeb => headers.insert(grpc::TIMEOUT, grpc::timeout(left)),
@@ -118,6 +120,7 @@ impl Outgoing<'_> {
             (Dialect::Connect, Codec::Proto) => "application/connect+proto",
             (Dialect::Connect, Codec::Json) => "application/connect+json",
             (Dialect::JsonRpc, Codec::Json) => "application/json",
+            (Dialect::Thrift, Codec::Thrift) => "application/x-thrift",
             (_, other) => {
                 let text = format!("nobody reads {other} on HTTP; use proto or json, or wire=native");
                 return Err(Status::unimplemented(text));

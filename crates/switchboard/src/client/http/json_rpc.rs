@@ -4,17 +4,16 @@ use super::{
     codes,
     compression::Compression,
     head::Outgoing,
-    link::{Answer, InFlight},
+    link::InFlight,
     replies::check_type,
     settings::Terms,
-    unary::{REFUSAL_LEAST, whole, with_head},
-    upload::Upload,
+    unary::{REFUSAL_LEAST, post, whole, with_head},
 };
 use crate::{
     Code, Metadata, Result, Status,
     client::{ClientMethod, calls},
 };
-use ::http::{StatusCode, header::CONTENT_ENCODING};
+use ::http::header::CONTENT_ENCODING;
 use bytes::Bytes;
 use switchboard_wire::jsonrpc;
 
@@ -34,17 +33,7 @@ pub(super) async fn call(
     let link = link.link();
     let wanted = call.content_type(&terms)?;
     let request = jsonrpc::request(Some(1), &name(call.method), params(message)?);
-    let exchange = link.begin(call.head(&terms, link)?, Upload::One(request.into())).await?;
-    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
-    let Answer { status, headers, mut body } = answer;
-    if status == StatusCode::PAYLOAD_TOO_LARGE {
-        let text = whole(&mut body, link, REFUSAL_LEAST).await?;
-        let text = String::from_utf8_lossy(&text).trim().to_owned();
-        return Err(codes::from_path(Code::ResourceExhausted, text));
-    }
-    if status != StatusCode::OK {
-        return Err(codes::foreign(status, &headers, wanted, link.peer()));
-    }
+    let (headers, mut body) = post(&terms, link, call, request.into()).await?;
     check_type(&headers, wanted, link.peer())?;
     let head = codes::metadata(&headers, &terms.metadata)?;
     let bytes_max = terms.message_bytes_max.saturating_add(AROUND).max(REFUSAL_LEAST);

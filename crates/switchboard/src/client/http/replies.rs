@@ -142,8 +142,8 @@ impl<'a> Replies<'a> {
         }
         let ends = match self.terms.dialect {
             Dialect::Connect => END,
-            // JSON-RPC has no envelopes, and does not come here.
-            Dialect::Grpc | Dialect::JsonRpc => 0,
+            // What is posted has no envelopes, and does not come here.
+            Dialect::Grpc | Dialect::JsonRpc | Dialect::Thrift => 0,
             Dialect::GrpcWeb => TRAILERS,
         };
         if flags & !(COMPRESSED | ends) != 0 {

@@ -4,6 +4,7 @@ use super::{compression::Compression, http2::Calm};
 #[cfg(feature = "tls")]
 use crate::net::tls;
 use crate::{Codec, Limit, Limits, Result, Status, http::convert::MetadataLimits};
+use switchboard_wire::thrift;
 
 /// What is written to call a method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -12,6 +13,14 @@ pub(in crate::client) enum Dialect {
     Grpc,
     GrpcWeb,
     JsonRpc,
+    Thrift,
+}
+
+impl Dialect {
+    /// Whether all calls go to one path, by POST.
+    pub(super) fn posts(self) -> bool {
+        matches!(self, Dialect::JsonRpc | Dialect::Thrift)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,8 +39,10 @@ pub(in crate::client) struct Settings {
     get: bool,
     /// gRPC-Web in base64.
     text: bool,
-    /// Where JSON-RPC is posted to.
+    /// Where JSON-RPC or Thrift is posted to.
     path: Option<String>,
+    /// How Thrift is written.
+    thrift: thrift::Settings,
     /// Messages of WebSockets are compressed, if the server agrees.
     deflate: bool,
     pub(super) calm: Calm,
@@ -68,6 +79,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Calls by Thrift, written so.
+    pub(in crate::client) fn post_thrift(&mut self, written: thrift::Settings) {
+        (self.dialect, self.thrift) = (Some(Dialect::Thrift), written);
+    }
+
     /// Whether messages of WebSockets are to be compressed.
     pub(in crate::client) fn deflates(&self) -> bool {
         self.deflate
@@ -101,6 +117,12 @@ impl Settings {
             Some(Dialect::JsonRpc) if self.codec == Some(Codec::Proto) || self.get => {
                 wrong("JSON-RPC knows neither codec=proto nor get=true")
             }
+            Some(Dialect::Thrift) if self.codec.is_some() || self.get => {
+                wrong("Thrift knows neither codec nor get=true")
+            }
+            Some(Dialect::Thrift) if compression != Compression::None => {
+                wrong("Thrift on HTTP is not compressed: leave compression away")
+            }
             Some(Dialect::JsonRpc) if over_websocket && (self.version.is_some() || self.path.is_some()) => {
                 wrong("http and path are for JSON-RPC by POST; a WebSocket has its path in the address")
             }
@@ -111,8 +133,8 @@ impl Settings {
             Some(Dialect::JsonRpc) if ![Compression::None, Compression::Replies].contains(&compression) => {
                 wrong("no server of JSON-RPC takes compressed requests: use compression=replies")
             }
-            Some(_) if self.path.is_some() && self.dialect != Some(Dialect::JsonRpc) => {
-                wrong("path=PATH is for wire=jsonrpc; the others have theirs from the method")
+            Some(dialect) if self.path.is_some() && !dialect.posts() => {
+                wrong("path=PATH is for wire=jsonrpc and thrift; the others have theirs from the method")
             }
             Some(Dialect::Grpc) if self.version == Some(Version::Http1) => {
                 wrong("gRPC needs HTTP/2: leave http=1 out, or use wire=grpc-web or connect")
@@ -123,14 +145,18 @@ impl Settings {
     }
 
     pub(super) fn version(&self) -> Version {
-        // Few servers of JSON-RPC speak HTTP/2.
-        let usual = if self.dialect == Some(Dialect::JsonRpc) { Version::Http1 } else { Version::Http2 };
+        // Few servers of JSON-RPC or Thrift speak HTTP/2.
+        let usual = if self.posts() { Version::Http1 } else { Version::Http2 };
         self.version.unwrap_or(usual)
     }
 
-    /// Where JSON-RPC is posted to; none for dialects whose methods have paths.
+    fn posts(&self) -> bool {
+        self.dialect.is_some_and(Dialect::posts)
+    }
+
+    /// Where all calls go; none for dialects whose methods have paths.
     pub(super) fn path(&self) -> Option<String> {
-        (self.dialect == Some(Dialect::JsonRpc)).then(|| self.path.clone().unwrap_or_else(|| "/".to_owned()))
+        self.posts().then(|| self.path.clone().unwrap_or_else(|| "/".to_owned()))
     }
 
     /// What is asked for inside TLS.
@@ -144,15 +170,19 @@ impl Settings {
 
     /// How messages are written where generated code would write them as `preferred`.
     pub(in super::super) fn codec(&self, preferred: Codec) -> Codec {
-        if self.dialect == Some(Dialect::JsonRpc) {
-            return Codec::Json;
+        match self.dialect {
+            Some(Dialect::JsonRpc) => return Codec::Json,
+            Some(Dialect::Thrift) => return Codec::Thrift,
+            _ => {}
         }
         match (self.codec, preferred) {
-            // Postcard is for Rust programs on the native wire; nobody on HTTP reads it.
-            (_, Codec::Postcard | Codec::Thrift) => Codec::Json,
+            // What nobody on HTTP reads.
+            (_, Codec::MsgPack | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct) => Codec::Json,
             // Which gRPC alone has a name for.
             (_, Codec::FlatBuffers) if self.dialect != Some(Dialect::Grpc) => Codec::Json,
             (Some(codec), _) => codec,
+            // It has no name for bytes of which nobody says what they are.
+            (None, Codec::Raw) => Codec::Proto,
             (None, preferred) => preferred,
         }
     }
@@ -164,6 +194,7 @@ impl Settings {
             compression: None,
             get: self.get,
             text: self.text,
+            thrift: self.thrift,
             message_bytes_max: limits.get(Limit::MessageBytesMax) as usize,
             metadata: MetadataLimits::new(limits),
         }
@@ -185,6 +216,7 @@ pub(super) struct Terms {
     pub(super) get: bool,
     /// gRPC-Web goes in base64, both ways.
     pub(super) text: bool,
+    pub(super) thrift: thrift::Settings,
     pub(super) message_bytes_max: usize,
     pub(super) metadata: MetadataLimits,
 }
@@ -248,6 +280,7 @@ mod tests {
         let mut settings = Settings::default();
         assert_eq!(settings.codec(Codec::Proto), Codec::Proto);
         assert_eq!(settings.codec(Codec::Postcard), Codec::Json);
+        assert_eq!(settings.codec(Codec::MsgPack), Codec::Json);
         settings.set("codec", "json").unwrap();
         assert_eq!(settings.codec(Codec::Proto), Codec::Json);
     }

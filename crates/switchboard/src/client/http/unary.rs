@@ -10,11 +10,12 @@ use super::{
     link::{Answer, Body, InFlight, Link},
     replies::{Replies, check_type},
     settings::{Dialect, Terms},
+    thrift,
     upload::{self, Upload},
 };
 use crate::{Code, Metadata, Result, Status, client::calls};
 use ::http::{
-    StatusCode,
+    HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use bytes::{Bytes, BytesMut};
@@ -32,9 +33,11 @@ pub(super) async fn call(
     call: Outgoing<'_>,
     message: &Bytes,
 ) -> Result<calls::Answer> {
-    if terms.dialect == Dialect::JsonRpc {
-        // Boxed, as it is the rare one.
-        return Box::pin(json_rpc::call(terms, link, call, message)).await;
+    // Boxed, as they are the rare ones.
+    match terms.dialect {
+        Dialect::JsonRpc => return Box::pin(json_rpc::call(terms, link, call, message)).await,
+        Dialect::Thrift => return Box::pin(thrift::call(terms, link, call, message)).await,
+        Dialect::Connect | Dialect::Grpc | Dialect::GrpcWeb => {}
     }
     let link = link.link();
     let wanted = call.content_type(&terms)?;
@@ -116,6 +119,30 @@ async fn bare(
     } else {
         let failure = connect::failure(status, &item, trailers);
         Err(with_head(codes::pushed_back(failure, &raw), head))
+    }
+}
+
+/// Sends a request of a dialect that posts, and waits for an answer with HTTP's own success.
+///
+/// # Errors
+/// Every other answer.
+pub(super) async fn post(
+    terms: &Terms,
+    link: &Link,
+    call: Outgoing<'_>,
+    request: Bytes,
+) -> Result<(HeaderMap, Body)> {
+    let exchange = link.begin(call.head(terms, link)?, Upload::One(request)).await?;
+    let answer = exchange.answer().await.map_err(|broken| link.status(&broken))?;
+    let Answer { status, headers, mut body } = answer;
+    match status {
+        StatusCode::OK => Ok((headers, body)),
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let text = whole(&mut body, link, REFUSAL_LEAST).await?;
+            let text = String::from_utf8_lossy(&text).trim().to_owned();
+            Err(codes::from_path(Code::ResourceExhausted, text))
+        }
+        _ => Err(codes::foreign(status, &headers, call.content_type(terms)?, link.peer())),
     }
 }
 

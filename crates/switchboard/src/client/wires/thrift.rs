@@ -13,6 +13,9 @@ pub(super) struct Thrift {
     settings: Settings,
     header: bool,
     framed: Option<bool>,
+    /// It goes by POST.
+    #[cfg(feature = "http")]
+    posted: bool,
 }
 
 impl Foreign for Thrift {
@@ -28,13 +31,34 @@ impl Foreign for Thrift {
             ("protocol", _) => return Err("binary, compact, header or header-compact"),
             ("framed", _) => self.framed = Some(value.parse().map_err(|_| "true or false")?),
             ("multiplexed", _) => self.settings.multiplexed = value.parse().map_err(|_| "true or false")?,
+            #[cfg(feature = "http")]
+            ("http" | "path", _) => {
+                self.posted = true;
+                // They are HTTP's.
+                return Ok(false);
+            }
             ("zlib", _) => self.settings.zlib = value.parse().map_err(|_| "true or false")?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
+    #[cfg(feature = "http")]
+    fn set_http(&mut self) -> bool {
+        self.posted = true;
+        true
+    }
+
+    #[cfg(feature = "http")]
+    fn posted(&self) -> Option<Settings> {
+        self.posted.then_some(self.settings)
+    }
+
     fn check(&self) -> Result<(), String> {
+        #[cfg(feature = "http")]
+        if self.posted && (self.header || self.framed.is_some()) {
+            return Err("on HTTP there are neither frames nor THeader: protocol is binary or compact".into());
+        }
         if self.header && self.framed == Some(false) {
             return Err("THeader has frames of its own: leave framed=false away".into());
         }
@@ -75,6 +99,12 @@ mod tests {
         assert!(of(&[("protocol", "header"), ("zlib", "true")]).check().is_ok());
         assert!(of(&[("protocol", "header"), ("framed", "false")]).check().is_err());
         assert!(of(&[("protocol", "compact"), ("zlib", "true")]).check().is_err());
+        #[cfg(feature = "http")]
+        for (option, fits) in [(("protocol", "compact"), true), (("protocol", "header"), false)] {
+            let mut thrift = of(&[option]);
+            assert_eq!(thrift.set("path", "/calculator"), Ok(false), "which is HTTP's to read");
+            assert_eq!(thrift.check().is_ok(), fits, "{option:?}");
+        }
         assert_eq!(
             Thrift::default().set("protocol", "json"),
             Err("binary, compact, header or header-compact")

@@ -73,6 +73,10 @@ impl<W: ServerWire> Connection<W> {
     fn open_stream(&mut self, id: CallId, head: Head, first: Option<Message>, more: bool) {
         let info = self.shared.table.info(head.method);
         let refused = match (info.kind, first) {
+            // Nobody said how many messages the method takes; this caller has one.
+            (Kind::Bidi, Some(first)) if !more && self.shared.table.is_learned(head.method) => {
+                return self.begin(id, head, RequestBody::One(first.bytes), None, first.compressed);
+            }
             (Kind::ServerStream | Kind::ClientStream | Kind::Bidi, _) if head.oneway => {
                 "streams, and only unary calls can be one-way"
             }
@@ -135,10 +139,11 @@ impl<W: ServerWire> Connection<W> {
         };
         let deadline = head.timeout.map(|timeout| began + timeout);
         let deadline = self.shared.guarding.deadlines.cap(head.method, began, deadline);
-        let service_info = self.shared.table.services()[usize::from(service)];
+        let service_info = self.shared.table.service(head.method);
         let packing = self.packing(&head);
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
         cx.set_packing(packing, compressed);
+        cx.set_oneway(head.oneway);
         let trace = cx.shared_trace();
         let call = Call::new(method, head.codec, body, cx);
         let index = self.calls.reserve();

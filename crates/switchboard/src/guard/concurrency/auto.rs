@@ -11,6 +11,9 @@
 //! which is a little more than that while latency is at its least, so that a peak that rises is found, and less while
 //! calls queue. α grows while nothing queues and shrinks while something does. What is least is measured anew from
 //! time to time, with a limit low enough for a moment that nothing can queue.
+//!
+//! A server with half of its load has no peak rate to speak of, and calls come in bunches: unlike brpc's, this limit
+//! falls only while latency says that calls queue, and grows where it was met although none did.
 
 use super::{Adaptive, Sample};
 use std::time::Duration;
@@ -45,6 +48,8 @@ const WINDOW_MOST: Duration = Duration::from_secs(2);
 const ALPHA_LEAST: f64 = 0.06;
 const ALPHA_MOST: f64 = 0.3;
 const ALPHA_STEP: f64 = 0.02;
+/// A limit that was met without a queue grows by this.
+const RAISE: f64 = 1.1;
 /// Weight of a window in the least latency, and a tenth of it in a peak that sinks.
 const WEIGHT: f64 = 0.1;
 /// The limit while the least latency is measured, relative to what fits without a queue as far as is known: half, so
@@ -132,10 +137,11 @@ impl Auto {
         self.peak = if rate >= self.peak { rate } else { rate * weight + self.peak * (1.0 - weight) };
         // Where nothing comes near the limit it holds nothing back, and nothing queues.
         let idle = window.most_in_flight < self.limit / 2;
+        let is_met = window.most_in_flight + 1 >= self.limit;
         if self.remeasure_at <= sample.now {
             self.remeasure_every = (self.remeasure_every * 2).min(self.bounds.remeasure);
             self.remeasure_at = sample.now + self.remeasure_every;
-            if idle {
+            if idle || !is_met && latency <= least * (1.0 + ALPHA_LEAST) {
                 self.least_latency = Some(latency);
             } else {
                 // Calls that run now are over by then.
@@ -150,8 +156,16 @@ impl Auto {
         let step = if calm { ALPHA_STEP } else { -ALPHA_STEP };
         self.alpha = (self.alpha + step).clamp(ALPHA_LEAST, ALPHA_MOST);
         let wanted = self.peak * ((2.0 + self.alpha) * least - latency);
-        // One bad window halves it at most.
-        self.set(wanted.max(f64::from(self.limit) / 2.0));
+        // The peak is that of the server only while it is busy: where the limit was met and nothing queued, it is the
+        // limit that holds the rate down, or chance that brought so many calls at once.
+        let limit = f64::from(self.limit);
+        let floor = match latency <= least * (1.0 + self.alpha) {
+            true if is_met => limit * RAISE,
+            true => limit,
+            // One bad window halves it at most.
+            false => limit / 2.0,
+        };
+        self.set(wanted.max(floor));
     }
 
     fn set(&mut self, limit: f64) {

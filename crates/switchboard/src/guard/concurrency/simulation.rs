@@ -112,8 +112,13 @@ fn limits_stay_within_their_bounds() {
 
 #[test]
 fn light_load_does_not_lower_the_limit_below_what_it_needs() {
-    let outcome = run(Some(&mut Auto::new(AutoLimit::default())), 40, 0.5, 60);
-    assert!(outcome.goodput > CAPACITY * 0.48, "{} at {}", outcome.goodput, outcome.limit);
+    for (load, initial) in [(0.5, 40), (0.5, 8), (0.6, 14), (0.7, 14)] {
+        let offered = run(None, u32::MAX, load, 60).goodput;
+        let mut auto = Auto::new(AutoLimit { initial, ..AutoLimit::default() });
+        let outcome = run(Some(&mut auto), initial, load, 60);
+        let (goodput, limit) = (outcome.goodput, outcome.limit);
+        assert!(goodput > offered * 0.998, "{goodput} of {offered} at {load} with a limit of {limit}");
+    }
     let outcome = run(Some(&mut Gradient::new(GradientLimit::default())), 20, 0.5, 60);
     assert!(outcome.goodput > CAPACITY * 0.48, "{} at {}", outcome.goodput, outcome.limit);
 }

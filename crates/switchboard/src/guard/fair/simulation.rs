@@ -1,7 +1,7 @@
 //! A server in simulated time, to see what a greedy tenant does to another one.
 
 use super::{line::Line, turns::Pushed};
-use crate::guard::concurrency::{Concurrency, Limiter, Timed};
+use crate::guard::concurrency::{Concurrency, GradientLimit, Limiter, Timed};
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,
@@ -152,4 +152,18 @@ fn capacity_is_used_where_nobody_needs_protection() {
             assert!(all > 0.93, "{limit:?} with {loads:?}: {all:.2}");
         }
     }
+}
+
+/// What a gradient costs is known, and said in `docs/limits.md`.
+#[test]
+fn gradient_lets_a_greedy_tenant_delay_others_by_what_it_tolerates() {
+    let worst = |tolerance| {
+        let limit = Concurrency::Gradient(GradientLimit { tolerance, ..GradientLimit::default() });
+        let alone = run(&limit, &[0.1])[0].p99 as f64;
+        let beside = |greedy: &[f64]| run(&limit, &[&[0.1], greedy].concat())[0].p99 as f64 / alone;
+        [&[10.0][..], &[5.0, 5.0], &[1.0, 2.0, 7.0]].into_iter().map(beside).fold(0.0, f64::max)
+    };
+    let (usual, strict) = (worst(GradientLimit::default().tolerance), worst(1.1));
+    assert!(usual < 3.0, "{usual:.2} times");
+    assert!(strict < 2.0, "{strict:.2} times");
 }

@@ -1,20 +1,19 @@
 //! What the head of a request says beside its path.
 
-use super::reply::Failure;
+use super::{super::received::Received, reply::Failure};
 use crate::Status;
 use ::http::{
     HeaderMap, HeaderName, Request, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use connectrpc::CompressionRegistry;
-use hyper::body::Incoming;
 use std::borrow::Cow;
 
 /// Prefix of headers that are metadata under the rest of their name.
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
 /// Whether the request says that it is gRPC, gRPC-Web or Connect.
-pub(super) fn is_of_other_dialect(request: &Request<Incoming>) -> bool {
+pub(super) fn is_of_other_dialect(request: &Request<Received>) -> bool {
     let kind = content_type(request.headers());
     kind.starts_with("application/grpc")
         || kind.starts_with("application/connect+")

@@ -1,22 +1,22 @@
 //! A stream of requests: a body with one JSON value a line.
 
+use super::super::received::{Broken, Received};
 use bytes::{Buf, Bytes, BytesMut};
 use connectrpc::{ConnectError, dispatcher::RequestStream};
 use futures_core::Stream;
 use http_body::Body as _;
-use hyper::body::Incoming;
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 /// The lines of `body` as messages, each of at most `max` bytes.
-pub(super) fn requests(body: Incoming, max: usize) -> RequestStream {
+pub(super) fn requests(body: Received, max: usize) -> RequestStream {
     Box::pin(Lines { body, buffer: BytesMut::new(), searched: 0, max, ended: false })
 }
 
 struct Lines {
-    body: Incoming,
+    body: Received,
     buffer: BytesMut,
     /// Bytes of the buffer in which there is no end of a line.
     searched: usize,
@@ -72,7 +72,9 @@ impl Stream for Lines {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(line) = this.line() {
+            let line = this.line();
+            this.body.keeps(this.buffer.len());
+            if let Some(line) = line {
                 if line.is_err() {
                     (this.ended, this.buffer) = (true, BytesMut::new());
                 }
@@ -89,8 +91,12 @@ impl Stream for Lines {
                 }
                 Some(Err(error)) => {
                     (this.ended, this.buffer) = (true, BytesMut::new());
-                    let text = format!("the body ended early: {error}");
-                    return Poll::Ready(Some(Err(ConnectError::canceled(text))));
+                    return Poll::Ready(Some(Err(match error {
+                        Broken::NoRoom(status) => ConnectError::resource_exhausted(status.message()),
+                        Broken::Http(error) => {
+                            ConnectError::canceled(format!("the body ended early: {error}"))
+                        }
+                    })));
                 }
                 None => this.ended = true,
             }

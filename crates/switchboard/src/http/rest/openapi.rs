@@ -274,7 +274,7 @@ impl Document<'_> {
 }
 
 fn service_of(table: &MethodTable, id: MethodId) -> &'static ServiceInfo {
-    table.services()[usize::from(table.place(id).0)]
+    table.service(id)
 }
 
 fn described(mut value: Value, comment: Option<&str>) -> Value {

@@ -1,7 +1,14 @@
 //! One call: from a request whose method is known to the answer.
 
 use super::{
-    super::{Standard, body::Reply, dispatch::Dispatch, timeout, trailers::Trailers},
+    super::{
+        Standard,
+        body::Reply,
+        dispatch::Dispatch,
+        received::{Broken, Received},
+        timeout,
+        trailers::Trailers,
+    },
     Rest,
     head::{coding, metadata_headers},
     lines, message,
@@ -20,7 +27,6 @@ use bytes::Bytes;
 use connectrpc::{CodecFormat, ConnectError, Dispatcher, ErrorCode, Payload, RequestContext};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use std::{sync::Arc, time::Instant};
 use switchboard_wire::MethodId;
 
@@ -34,7 +40,7 @@ pub(super) struct Routed {
     pub(super) variables: Vec<String>,
     pub(super) message_bytes_max: usize,
     pub(super) head: request::Parts,
-    pub(super) body: Incoming,
+    pub(super) body: Received,
 }
 
 impl Routed {
@@ -139,13 +145,16 @@ fn too_large(error: ConnectError) -> Failure {
     if is_large { failure.with_http(StatusCode::PAYLOAD_TOO_LARGE) } else { failure }
 }
 
-async fn collect(body: Incoming, max: usize) -> Result<Bytes, Failure> {
+async fn collect(body: Received, max: usize) -> Result<Bytes, Failure> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let text = format!("the body is over the limit of {max} bytes (message_bytes_max)");
             Err(Failure::new(&Status::resource_exhausted(text)).with_http(StatusCode::PAYLOAD_TOO_LARGE))
         }
-        Err(error) => Err(Failure::new(&Status::canceled(format!("the body ended early: {error}")))),
+        Err(error) => Err(Failure::new(&match error.downcast_ref() {
+            Some(Broken::NoRoom(status)) => status.clone(),
+            _ => Status::canceled(format!("the body ended early: {error}")),
+        })),
     }
 }

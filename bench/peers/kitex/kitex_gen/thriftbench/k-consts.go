@@ -1,4 +1,4 @@
-package kitexbench
+package thriftbench
 
 // KitexUnusedProtection is used to prevent 'imported and not used' error.
 var KitexUnusedProtection = struct{}{}

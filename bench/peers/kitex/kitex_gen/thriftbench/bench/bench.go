@@ -7,7 +7,7 @@ import (
 	"errors"
 	client "github.com/cloudwego/kitex/client"
 	kitex "github.com/cloudwego/kitex/pkg/serviceinfo"
-	kitexbench "switchboard.example/bench/kitex/kitex_gen/kitexbench"
+	thriftbench "switchboard.example/bench/kitex/kitex_gen/thriftbench"
 )
 
 var errInvalidMessageType = errors.New("invalid message type for service method handler")
@@ -65,7 +65,7 @@ func NewServiceInfoForStreamClient() *kitex.ServiceInfo {
 
 func newServiceInfo(hasStreaming bool, keepStreamingMethods bool, keepNonStreamingMethods bool) *kitex.ServiceInfo {
 	serviceName := "Bench"
-	handlerType := (*kitexbench.Bench)(nil)
+	handlerType := (*thriftbench.Bench)(nil)
 	methods := map[string]kitex.MethodInfo{}
 	for name, m := range serviceMethods {
 		if m.IsStreaming() && !keepStreamingMethods {
@@ -77,7 +77,7 @@ func newServiceInfo(hasStreaming bool, keepStreamingMethods bool, keepNonStreami
 		methods[name] = m
 	}
 	extra := map[string]interface{}{
-		"PackageName": "kitexbench",
+		"PackageName": "thriftbench",
 	}
 	if hasStreaming {
 		extra["streaming"] = hasStreaming
@@ -94,9 +94,9 @@ func newServiceInfo(hasStreaming bool, keepStreamingMethods bool, keepNonStreami
 }
 
 func echoHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
-	realArg := arg.(*kitexbench.BenchEchoArgs)
-	realResult := result.(*kitexbench.BenchEchoResult)
-	success, err := handler.(kitexbench.Bench).Echo(ctx, realArg.Message)
+	realArg := arg.(*thriftbench.BenchEchoArgs)
+	realResult := result.(*thriftbench.BenchEchoResult)
+	success, err := handler.(thriftbench.Bench).Echo(ctx, realArg.Message)
 	if err != nil {
 		return err
 	}
@@ -104,17 +104,17 @@ func echoHandler(ctx context.Context, handler interface{}, arg, result interface
 	return nil
 }
 func newBenchEchoArgs() interface{} {
-	return kitexbench.NewBenchEchoArgs()
+	return thriftbench.NewBenchEchoArgs()
 }
 
 func newBenchEchoResult() interface{} {
-	return kitexbench.NewBenchEchoResult()
+	return thriftbench.NewBenchEchoResult()
 }
 
 func messageHandler(ctx context.Context, handler interface{}, arg, result interface{}) error {
-	realArg := arg.(*kitexbench.BenchMessageArgs)
-	realResult := result.(*kitexbench.BenchMessageResult)
-	success, err := handler.(kitexbench.Bench).Message(ctx, realArg.Message)
+	realArg := arg.(*thriftbench.BenchMessageArgs)
+	realResult := result.(*thriftbench.BenchMessageResult)
+	success, err := handler.(thriftbench.Bench).Message(ctx, realArg.Message)
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func messageHandler(ctx context.Context, handler interface{}, arg, result interf
 	return nil
 }
 func newBenchMessageArgs() interface{} {
-	return kitexbench.NewBenchMessageArgs()
+	return thriftbench.NewBenchMessageArgs()
 }
 
 func newBenchMessageResult() interface{} {
-	return kitexbench.NewBenchMessageResult()
+	return thriftbench.NewBenchMessageResult()
 }
 
 type kClient struct {
@@ -139,20 +139,20 @@ func newServiceClient(c client.Client) *kClient {
 	}
 }
 
-func (p *kClient) Echo(ctx context.Context, message *kitexbench.EchoMessage) (r *kitexbench.EchoMessage, err error) {
-	var _args kitexbench.BenchEchoArgs
+func (p *kClient) Echo(ctx context.Context, message *thriftbench.EchoMessage) (r *thriftbench.EchoMessage, err error) {
+	var _args thriftbench.BenchEchoArgs
 	_args.Message = message
-	var _result kitexbench.BenchEchoResult
+	var _result thriftbench.BenchEchoResult
 	if err = p.c.Call(ctx, "echo", &_args, &_result); err != nil {
 		return
 	}
 	return _result.GetSuccess(), nil
 }
 
-func (p *kClient) Message(ctx context.Context, message *kitexbench.BenchmarkMessage) (r *kitexbench.BenchmarkMessage, err error) {
-	var _args kitexbench.BenchMessageArgs
+func (p *kClient) Message(ctx context.Context, message *thriftbench.BenchmarkMessage) (r *thriftbench.BenchmarkMessage, err error) {
+	var _args thriftbench.BenchMessageArgs
 	_args.Message = message
-	var _result kitexbench.BenchMessageResult
+	var _result thriftbench.BenchMessageResult
 	if err = p.c.Call(ctx, "message", &_args, &_result); err != nil {
 		return
 	}

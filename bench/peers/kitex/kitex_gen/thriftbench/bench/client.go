@@ -6,13 +6,13 @@ import (
 	"context"
 	client "github.com/cloudwego/kitex/client"
 	callopt "github.com/cloudwego/kitex/client/callopt"
-	kitexbench "switchboard.example/bench/kitex/kitex_gen/kitexbench"
+	thriftbench "switchboard.example/bench/kitex/kitex_gen/thriftbench"
 )
 
 // Client is designed to provide IDL-compatible methods with call-option parameter for kitex framework.
 type Client interface {
-	Echo(ctx context.Context, message *kitexbench.EchoMessage, callOptions ...callopt.Option) (r *kitexbench.EchoMessage, err error)
-	Message(ctx context.Context, message *kitexbench.BenchmarkMessage, callOptions ...callopt.Option) (r *kitexbench.BenchmarkMessage, err error)
+	Echo(ctx context.Context, message *thriftbench.EchoMessage, callOptions ...callopt.Option) (r *thriftbench.EchoMessage, err error)
+	Message(ctx context.Context, message *thriftbench.BenchmarkMessage, callOptions ...callopt.Option) (r *thriftbench.BenchmarkMessage, err error)
 }
 
 // NewClient creates a client for the service defined in IDL.
@@ -44,12 +44,12 @@ type kBenchClient struct {
 	*kClient
 }
 
-func (p *kBenchClient) Echo(ctx context.Context, message *kitexbench.EchoMessage, callOptions ...callopt.Option) (r *kitexbench.EchoMessage, err error) {
+func (p *kBenchClient) Echo(ctx context.Context, message *thriftbench.EchoMessage, callOptions ...callopt.Option) (r *thriftbench.EchoMessage, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Echo(ctx, message)
 }
 
-func (p *kBenchClient) Message(ctx context.Context, message *kitexbench.BenchmarkMessage, callOptions ...callopt.Option) (r *kitexbench.BenchmarkMessage, err error) {
+func (p *kBenchClient) Message(ctx context.Context, message *thriftbench.BenchmarkMessage, callOptions ...callopt.Option) (r *thriftbench.BenchmarkMessage, err error) {
 	ctx = client.NewCtxWithCallOptions(ctx, callOptions)
 	return p.kClient.Message(ctx, message)
 }

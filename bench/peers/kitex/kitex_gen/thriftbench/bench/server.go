@@ -3,11 +3,11 @@ package bench
 
 import (
 	server "github.com/cloudwego/kitex/server"
-	kitexbench "switchboard.example/bench/kitex/kitex_gen/kitexbench"
+	thriftbench "switchboard.example/bench/kitex/kitex_gen/thriftbench"
 )
 
 // NewServer creates a server.Server with the given handler and options.
-func NewServer(handler kitexbench.Bench, opts ...server.Option) server.Server {
+func NewServer(handler thriftbench.Bench, opts ...server.Option) server.Server {
 	var options []server.Option
 
 	options = append(options, opts...)
@@ -20,6 +20,6 @@ func NewServer(handler kitexbench.Bench, opts ...server.Option) server.Server {
 	return svr
 }
 
-func RegisterService(svr server.Server, handler kitexbench.Bench, opts ...server.RegisterOption) error {
+func RegisterService(svr server.Server, handler thriftbench.Bench, opts ...server.RegisterOption) error {
 	return svr.RegisterService(serviceInfo(), handler, opts...)
 }

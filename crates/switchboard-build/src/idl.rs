@@ -1,0 +1,74 @@
+//! The builder for `.thrift` and `.fbs` files: what to read and where to write.
+
+use crate::{
+    Error,
+    builder::{Generated, Output},
+    flatbuffers, thrift,
+};
+use std::path::{Path, PathBuf};
+
+/// Reads `.thrift` or `.fbs` files: what to read and where to write. See the crate for what comes out of
+/// [Thrift](crate#thrift) and of [FlatBuffers](crate#flatbuffers).
+#[derive(Clone, Debug)]
+#[must_use = "nothing is generated before .emit()"]
+pub struct Idl {
+    language: Language,
+    files: Vec<PathBuf>,
+    includes: Vec<PathBuf>,
+    out_dir: Option<PathBuf>,
+}
+
+/// What the files are written in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Language {
+    FlatBuffers,
+    Thrift,
+}
+
+/// What came of the files.
+pub(crate) struct Front {
+    /// The files and those that they include.
+    pub(crate) read_from: Vec<PathBuf>,
+    pub(crate) packages: Vec<Generated>,
+}
+
+impl Idl {
+    pub(crate) fn new(language: Language, file: &Path) -> Idl {
+        Idl { language, files: vec![file.to_owned()], includes: Vec::new(), out_dir: None }
+    }
+
+    /// Adds a file of the same language, relative to the directory of the crate.
+    pub fn file(mut self, file: impl AsRef<Path>) -> Self {
+        self.files.push(file.as_ref().to_owned());
+        self
+    }
+
+    /// Adds a directory in which included files are looked up, after that of the file which includes them.
+    pub fn include(mut self, directory: impl AsRef<Path>) -> Self {
+        self.includes.push(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Writes into this directory, which is created, instead of Cargo's `OUT_DIR`.
+    pub fn out_dir(mut self, directory: impl AsRef<Path>) -> Self {
+        self.out_dir = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Generates and writes everything, and tells Cargo which files were read.
+    ///
+    /// # Errors
+    /// Files that cannot be read, understood or written, and types that Rust cannot have.
+    pub fn emit(self) -> Result<(), Error> {
+        let output = Output::new(self.out_dir)?;
+        let generate = match self.language {
+            Language::FlatBuffers => flatbuffers::generate,
+            Language::Thrift => thrift::generate,
+        };
+        let front = generate(&self.files, &self.includes)?;
+        for file in &front.read_from {
+            println!("cargo:rerun-if-changed={}", file.display());
+        }
+        output.write(&front.packages)
+    }
+}

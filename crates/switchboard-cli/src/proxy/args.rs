@@ -1,0 +1,97 @@
+//! The command line of `switchboard proxy`.
+
+use super::tap::TapArgs;
+use crate::{
+    call::{SchemaArgs, metadata},
+    log::Level,
+    serve::{address, microseconds, setting, time},
+    tls::TlsArgs,
+};
+use bytes::Bytes;
+use clap::{Args, value_parser};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchboard proxy --to 127.0.0.1:9090?wire=grpc
+  switchboard proxy --listen 0.0.0.0:8080 --to 10.0.0.1:8972?wire=rpcx --tap
+  switchboard proxy --to 10.0.0.1:8002,10.0.0.2:8002?wire=baidu_std&retries=1 \\
+      --proto echo.proto
+  switchboard proxy --to etcd://10.0.0.1:2379/fleet --service demo.v1.Greeter \\
+      --reflect --tap calls.jsonl --tap-filter 'demo.*' --tap-filter status=error
+
+Callers speak any wire. What goes through a & on a shell needs quotes.";
+
+/// `switchboard proxy`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ProxyArgs {
+    /// Take settings from this TOML file, where flags are keys as in to = ["10.0.0.1:9090"], and from variables like
+    /// SWITCHBOARD_PROXY_TO; flags overrule both
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:8080")]
+    pub(super) listen: Vec<String>,
+    /// Hand calls on to URL: HOST:PORT, tcp://, tls:// or unix:/PATH, several with commas between, with options of a
+    /// channel as in 10.0.0.1:9090?wire=grpc&timeout=1s: the wire (native unless set), balance=, fail=, retries=,
+    /// breaker=, hedge=. Or a registry: switchboard://HOST:PORT, etcd://, consul:// or file:PATH. Several servers share
+    /// the calls
+    #[arg(long, value_name = "URL")]
+    pub(super) to: Vec<String>,
+    /// Hand on calls of these services alone. A registry is asked for them, and for those of the schema. May be
+    /// given several times [default: those of the schema, and all others but with a registry]
+    #[arg(long, value_name = "NAME")]
+    pub(super) service: Vec<String>,
+    /// Add metadata to every call that is handed on, in place of what its caller sent under the name. May be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
+    pub(super) headers: Vec<(String, Bytes)>,
+
+    #[command(flatten)]
+    pub(super) schema: SchemaArgs,
+    /// Ask a server behind for the schema, by gRPC reflection on its port, before anything is served
+    #[arg(long, help_heading = "Schema", conflicts_with_all = ["sources", "descriptor_set"])]
+    pub(super) reflect: bool,
+    /// Refuse methods that the schema does not have
+    #[arg(long, help_heading = "Schema")]
+    pub(super) known_only: bool,
+
+    #[command(flatten)]
+    pub(super) tap: TapArgs,
+
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
+
+    /// Set a limit of the listeners, as in message_bytes_max=8MiB; `serve --print-limits` shows all. May be given several
+    /// times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Limits")]
+    pub(super) limit: Vec<String>,
+    /// Take this many calls at once; what is above is refused with the time after which to try again
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(super) concurrency: Option<u32>,
+    /// Take this many calls in a second of each peer; what is above is refused
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(super) rate: Option<u32>,
+    /// End calls after TIME, whatever their callers allow, as in 30s
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Limits")]
+    pub(super) deadline_max: Option<String>,
+
+    /// Show what the proxy does at ADDRESS, as in 127.0.0.1:9090 or unix:/PATH, which must be of this machine
+    #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = "Running")]
+    pub(super) admin: Option<String>,
+    /// Log one call in N [default: none]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000), help_heading = "Running")]
+    pub(super) access_log: Option<u32>,
+    /// Log calls that take at least TIME, as in 200ms [default: none]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Running")]
+    pub(super) slow_call: Option<String>,
+    /// Threads that serve [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024), help_heading = "Running")]
+    pub(super) workers: Option<u16>,
+    /// Microseconds that a thread polls on after traffic before it sleeps; 0 sleeps at once
+    #[arg(long, value_name = "N", value_parser = microseconds(), default_value = "50", help_heading = "Running")]
+    pub(super) spin_us: u32,
+    /// Log events of this level and graver ones on standard error
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info", help_heading = "Running")]
+    pub(super) log: Level,
+}

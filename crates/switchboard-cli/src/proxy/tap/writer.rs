@@ -1,0 +1,250 @@
+//! The thread that turns records into lines.
+
+use super::{
+    record::{Messages, Record, Seen},
+    redact::{REDACTED, Redact},
+};
+use crate::{
+    call::metadata,
+    proxy::{known, rewrite},
+};
+use prost_reflect::MessageDescriptor;
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    io::{self, BufWriter, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::Receiver,
+    },
+    time::UNIX_EPOCH,
+};
+use switchboard::{Codec, Metadata};
+
+/// What the thread is sent.
+pub(super) enum Event {
+    Record(Box<Record>),
+    /// The proxy ends.
+    End,
+}
+
+/// Where lines go, and what is needed to make them.
+pub(super) struct Writer {
+    pub(super) into: Box<dyn Write + Send>,
+    pub(super) messages: Arc<HashMap<String, known::Messages>>,
+    pub(super) redact: Redact,
+    pub(super) held: Arc<AtomicUsize>,
+    pub(super) dropped: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Writes until the proxy ends.
+    ///
+    /// # Errors
+    /// What cannot be written, after which nothing is.
+    pub(super) fn run(mut self, events: &Receiver<Event>) -> io::Result<()> {
+        let mut out = BufWriter::new(std::mem::replace(&mut self.into, Box::new(io::sink())));
+        // What came meanwhile is written with it.
+        while let Ok(first) = events.recv() {
+            for event in std::iter::once(first).chain(events.try_iter()) {
+                let Event::Record(record) = event else {
+                    self.tell_dropped(&mut out)?;
+                    return out.flush();
+                };
+                self.held.fetch_sub(record.bytes(), Ordering::Relaxed);
+                self.tell_dropped(&mut out)?;
+                writeln!(out, "{}", self.line(&record))?;
+            }
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Says how many calls were left out since this was asked before.
+    fn tell_dropped(&self, out: &mut impl Write) -> io::Result<()> {
+        match self.dropped.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            dropped => writeln!(out, "{}", json!({ "dropped": dropped })),
+        }
+    }
+
+    /// The record as one JSON object, what is asked for first in front.
+    fn line(&self, record: &Record) -> String {
+        let types = self.messages.get(&record.method);
+        let since_1970 = record.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut parts: Vec<(&str, Value)> = vec![
+            ("unix_ms", (since_1970.as_millis() as u64).into()),
+            ("wire", record.wire.into()),
+            ("peer", record.peer.as_str().into()),
+            ("method", record.method.as_str().into()),
+            ("codec", record.codec.name().into()),
+            ("metadata", self.metadata(&record.metadata)),
+        ];
+        let request = types.map(|types| &types.request);
+        self.messages(
+            &mut parts,
+            ["request", "requests", "requests_left_out"],
+            &record.requests,
+            record.codec,
+            request,
+        );
+        if !record.reply_metadata.is_empty() {
+            parts.push(("reply_metadata", self.metadata(&record.reply_metadata)));
+        }
+        let reply = types.map(|types| &types.reply);
+        self.messages(
+            &mut parts,
+            ["response", "responses", "responses_left_out"],
+            &record.replies,
+            record.codec,
+            reply,
+        );
+        if !record.trailers.is_empty() {
+            parts.push(("trailers", self.metadata(&record.trailers)));
+        }
+        parts.push(("status", record.code().name().into()));
+        if let Some(status) = &record.failure {
+            parts.push(("message", status.message().into()));
+            let details: Vec<_> = status.details().iter().map(|detail| detail.type_name.as_str()).collect();
+            if !details.is_empty() {
+                parts.push(("details", details.into()));
+            }
+        }
+        parts.push(("micros", (record.took.as_micros() as u64).into()));
+        let parts: Vec<_> = parts.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        format!("{{{}}}", parts.join(","))
+    }
+
+    fn metadata(&self, entries: &Metadata) -> Value {
+        let mut shown = metadata::json(entries);
+        for (name, values) in shown.as_object_mut().into_iter().flatten() {
+            if self.redact.has(name) {
+                *values = REDACTED.into();
+            }
+        }
+        shown
+    }
+
+    fn messages(
+        &self,
+        parts: &mut Vec<(&'static str, Value)>,
+        [one, many, left_out]: [&'static str; 3],
+        messages: &Messages,
+        codec: Codec,
+        descriptor: Option<&MessageDescriptor>,
+    ) {
+        let mut shown = messages.kept.iter().map(|seen| self.message(seen, codec, descriptor));
+        if messages.is_stream {
+            parts.push((many, shown.collect()));
+        } else if let Some(message) = shown.next() {
+            parts.push((one, message));
+        }
+        if messages.left_out > 0 {
+            parts.push((left_out, messages.left_out.into()));
+        }
+    }
+
+    /// The message as JSON if that can be, else its bytes.
+    fn message(&self, seen: &Seen, codec: Codec, descriptor: Option<&MessageDescriptor>) -> Value {
+        let bytes = match seen {
+            Seen::Large(bytes) => return json!({ "bytes": bytes }),
+            Seen::Whole(bytes) => bytes,
+        };
+        let read = match descriptor {
+            Some(descriptor) => rewrite::read(bytes, codec, descriptor)
+                .and_then(|message| serde_json::to_value(message).map_err(|error| error.to_string())),
+            None => rewrite::read_value(bytes, codec),
+        };
+        match read {
+            Ok(mut message) => {
+                self.redact.message(&mut message);
+                message
+            }
+            // Fields that are not to be seen may be among them.
+            Err(_) if self.redact.is_asked_for() => json!({ "bytes": bytes.len() }),
+            Err(_) => json!({ "base64": metadata::base64(bytes), "bytes": bytes.len() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use std::{
+        sync::{Mutex, PoisonError, mpsc::sync_channel},
+        time::{Duration, SystemTime},
+    };
+    use switchboard::Status;
+
+    /// Lines where a test finds them.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn record() -> Record {
+        let mut metadata = Metadata::new();
+        metadata.insert("authorization", "Bearer x").unwrap();
+        metadata.insert("x-tenant", "acme").unwrap();
+        let kept = vec![Seen::Whole(Bytes::from_static(b"\x0a\x03Ada")), Seen::Large(1 << 20)];
+        Record {
+            began: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
+            took: Duration::from_micros(42),
+            wire: "grpc",
+            peer: "tcp://127.0.0.1:4444".to_owned(),
+            method: "a.B/C".to_owned(),
+            codec: Codec::Proto,
+            metadata,
+            requests: Messages { is_stream: true, kept, left_out: 3 },
+            reply_metadata: Metadata::new(),
+            replies: Messages::default(),
+            trailers: Metadata::new(),
+            failure: Some(Status::not_found("nothing").with_detail("a.Detail", &b""[..])),
+        }
+    }
+
+    fn written(redact: &[String], dropped: u64) -> String {
+        let page = Page::default();
+        let (queue, events) = sync_channel(2);
+        queue.send(Event::Record(Box::new(record()))).unwrap();
+        queue.send(Event::End).unwrap();
+        let writer = Writer {
+            into: Box::new(page.clone()),
+            messages: Arc::default(),
+            redact: Redact::new(redact),
+            held: Arc::new(AtomicUsize::new(record().bytes())),
+            dropped: Arc::new(AtomicU64::new(dropped)),
+        };
+        let held = writer.held.clone();
+        writer.run(&events).unwrap();
+        assert_eq!(held.load(Ordering::Relaxed), 0);
+        let written = page.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn a_call_is_a_line_and_what_was_left_out_another() {
+        let wanted = "{\"dropped\":7}\n{\"unix_ms\":1500,\"wire\":\"grpc\",\"peer\":\"tcp://127.0.0.1:4444\",\
+            \"method\":\"a.B/C\",\"codec\":\"proto\",\
+            \"metadata\":{\"authorization\":\"[redacted]\",\"x-tenant\":[\"acme\"]},\
+            \"requests\":[{\"base64\":\"CgNBZGE=\",\"bytes\":5},{\"bytes\":1048576}],\"requests_left_out\":3,\
+            \"status\":\"not_found\",\"message\":\"nothing\",\"details\":[\"a.Detail\"],\"micros\":42}\n";
+        assert_eq!(written(&[], 7), wanted);
+    }
+
+    #[test]
+    fn bytes_that_may_hold_what_is_redacted_are_not_shown() {
+        let line = written(&["name".to_owned()], 0);
+        assert!(line.contains("\"requests\":[{\"bytes\":5},"), "{line}");
+    }
+}

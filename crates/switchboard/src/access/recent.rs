@@ -1,0 +1,93 @@
+//! The last calls that the logs took, for the page `/recent` of the admin listener.
+
+use super::Entry;
+use crate::{Code, trace::Trace};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError, TryLockError},
+    time::{Duration, SystemTime},
+};
+
+/// Calls that are kept, each in a few hundred bytes.
+const KEPT_MAX: usize = 1000;
+
+/// A ring of calls. Who finds another at it leaves theirs out: calls do not wait for a page.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<VecDeque<Seen>>);
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) ended: SystemTime,
+    pub(crate) method: String,
+    pub(crate) wire: &'static str,
+    pub(crate) peer: String,
+    pub(crate) code: Code,
+    pub(crate) took: Duration,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) trace: Option<String>,
+    /// It was kept for the time that it took, not by chance.
+    pub(crate) is_slow: bool,
+}
+
+impl Recent {
+    pub(super) fn keep(&self, entry: Entry<'_>, took: Duration, is_slow: bool) {
+        self.push(Seen {
+            ended: SystemTime::now(),
+            method: entry.method,
+            wire: entry.peer.wire,
+            peer: entry.peer.address.clone(),
+            code: entry.code,
+            took,
+            received: entry.received,
+            sent: entry.sent,
+            trace: entry.trace.map(Trace::id),
+            is_slow,
+        });
+    }
+
+    fn push(&self, seen: Seen) {
+        let mut ring = match self.0.try_lock() {
+            Ok(ring) => ring,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if ring.len() == KEPT_MAX {
+            ring.pop_front();
+        }
+        ring.push_back(seen);
+    }
+
+    /// All of them, the last one first.
+    pub(crate) fn newest_first(&self) -> Vec<Seen> {
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.iter().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_make_room() {
+        let recent = Recent::default();
+        for number in 0..KEPT_MAX as u64 + 7 {
+            recent.push(Seen {
+                ended: SystemTime::UNIX_EPOCH,
+                method: "a.B/C".to_owned(),
+                wire: "native",
+                peer: "local".to_owned(),
+                code: Code::Ok,
+                took: Duration::ZERO,
+                received: number,
+                sent: 0,
+                trace: None,
+                is_slow: false,
+            });
+        }
+        let kept: Vec<_> = recent.newest_first().iter().map(|seen| seen.received).collect();
+        assert_eq!((kept.len(), kept[0], kept.last()), (KEPT_MAX, KEPT_MAX as u64 + 6, Some(&7)));
+    }
+}

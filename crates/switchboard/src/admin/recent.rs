@@ -1,0 +1,67 @@
+//! The page `/recent`: calls that have ended, as far as the logs took them.
+
+use super::{
+    page::{Page, Table},
+    pages::{Answer, parameter},
+};
+use crate::{access::Access, limits::Unit};
+use ::http::StatusCode;
+use std::time::{Duration, SystemTime};
+
+/// The calls that the query leaves: `filter=TEXT` is part of their method, peer, code or trace, and they took at least
+/// `slower=TIME`.
+///
+/// # Errors
+/// The answer to a time that is none.
+pub(super) fn recent(access: &Access, query: &str) -> Result<Page, Answer> {
+    let filter = parameter(query, "filter").unwrap_or_default();
+    let slower = parameter(query, "slower").map(|text| Unit::Milliseconds.parse(text)).transpose();
+    let slower = slower
+        .map_err(|error| Answer::failure(StatusCode::BAD_REQUEST, format!("slower: {error}")))?
+        .map_or(Duration::ZERO, Duration::from_millis);
+    let mut table = Table::new(
+        "calls",
+        [
+            "seconds_ago",
+            "took_us",
+            "code",
+            "method",
+            "wire",
+            "peer",
+            "received_bytes",
+            "sent_bytes",
+            "trace",
+            "why",
+        ],
+    );
+    let now = SystemTime::now();
+    for seen in access.recent.newest_first() {
+        let trace = seen.trace.as_deref().unwrap_or_default();
+        let is_named =
+            [&seen.method, &seen.peer, seen.code.name(), trace].iter().any(|text| text.contains(filter));
+        if seen.took < slower || !is_named {
+            continue;
+        }
+        table.push([
+            now.duration_since(seen.ended).unwrap_or_default().as_secs_f64().into(),
+            (seen.took.as_nanos() as f64 / 1e3).into(),
+            seen.code.name().into(),
+            seen.method.into(),
+            seen.wire.into(),
+            seen.peer.into(),
+            seen.received.into(),
+            seen.sent.into(),
+            seen.trace.into(),
+            if seen.is_slow { "slow" } else { "sampled" }.into(),
+        ]);
+    }
+    let page = Page::new("recent")
+        .note("calls of the access log and of the slow-call log; ?filter=TEXT&slower=TIME");
+    let page = match access.is_on() {
+        true => page,
+        false => page.note(
+            "both logs are off: POST /flags/access_log?value=100&expires=10min keeps one call in a hundred for a while",
+        ),
+    };
+    Ok(page.table(table))
+}

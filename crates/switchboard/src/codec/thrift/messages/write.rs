@@ -1,0 +1,148 @@
+//! Messages of protobuf as structs of Thrift.
+
+use crate::{Result, Status};
+use buffa::editions::FieldPresence;
+use buffa_descriptor::{
+    FieldKind, ScalarType, SingularKind,
+    reflect::{MapKeyRef, ReflectMessage, ValueRef},
+};
+use switchboard_wire::thrift::{
+    DEPTH_MAX, Type, Value,
+    value::{put_field_head, put_stop},
+};
+
+/// Appends a message, which is so deep in others.
+///
+/// # Errors
+/// `Unimplemented` for a field whose number Thrift does not have, `ResourceExhausted` for what nests deeper than its
+/// readers go.
+pub(super) fn message(message: &dyn ReflectMessage, out: &mut Vec<u8>, depth: usize) -> Result<()> {
+    check_depth(depth)?;
+    let descriptor = message.message_descriptor();
+    for field in descriptor.fields() {
+        let is_set = message.has(field);
+        let is_optional = matches!(field.kind(), FieldKind::Singular(kind)
+            if field.presence() != FieldPresence::Implicit || matches!(kind, SingularKind::Message(_)));
+        if !is_set && is_optional {
+            continue;
+        }
+        let Ok(id) = i16::try_from(field.number()) else {
+            if !is_set {
+                continue;
+            }
+            let (name, number) = (field.name(), field.number());
+            let text = format!(
+                "field {name} of {} has the number {number}, and Thrift none above {}: call it on another wire",
+                descriptor.full_name(),
+                i16::MAX
+            );
+            return Err(Status::unimplemented(text));
+        };
+        put_field_head(out, type_of(field.kind()), id);
+        value(message.get(field), field.kind(), out, depth)?;
+    }
+    put_stop(out);
+    Ok(())
+}
+
+fn value(value: ValueRef<'_>, kind: FieldKind, out: &mut Vec<u8>, depth: usize) -> Result<()> {
+    match (value, kind) {
+        (ValueRef::List(list), FieldKind::List(element)) => {
+            check_depth(depth + 1)?;
+            out.push(type_of(FieldKind::Singular(element)).0);
+            put_count(list.len(), out)?;
+            let mut written = Ok(());
+            list.for_each(&mut |item| {
+                if written.is_ok() {
+                    written = single(item, out, depth + 1);
+                }
+            });
+            written
+        }
+        (ValueRef::Map(map), FieldKind::Map { key, value }) => {
+            check_depth(depth + 1)?;
+            out.push(scalar_type(key).0);
+            out.push(type_of(FieldKind::Singular(value)).0);
+            put_count(map.len(), out)?;
+            let mut written = Ok(());
+            map.for_each(&mut |key, value| {
+                if written.is_ok() {
+                    let key = match key {
+                        MapKeyRef::Bool(key) => ValueRef::Bool(key),
+                        MapKeyRef::I32(key) => ValueRef::I32(key),
+                        MapKeyRef::I64(key) => ValueRef::I64(key),
+                        MapKeyRef::U32(key) => ValueRef::U32(key),
+                        MapKeyRef::U64(key) => ValueRef::U64(key),
+                        MapKeyRef::String(key) => ValueRef::String(key),
+                    };
+                    written = single(key, out, depth + 1).and_then(|()| single(value, out, depth + 1));
+                }
+            });
+            written
+        }
+        (value, _) => single(value, out, depth),
+    }
+}
+
+fn single(value: ValueRef<'_>, out: &mut Vec<u8>, depth: usize) -> Result<()> {
+    match value {
+        ValueRef::Bool(value) => value.write(out),
+        ValueRef::I32(value) | ValueRef::EnumNumber(value) => value.write(out),
+        ValueRef::I64(value) => value.write(out),
+        ValueRef::U32(value) => i64::from(value).write(out),
+        ValueRef::U64(value) => value.cast_signed().write(out),
+        ValueRef::F32(value) => f64::from(value).write(out),
+        ValueRef::F64(value) => value.write(out),
+        ValueRef::String(value) => put_bytes(value.as_bytes(), out)?,
+        ValueRef::Bytes(value) => put_bytes(value, out)?,
+        ValueRef::Message(inner) => message(&*inner, out, depth + 1)?,
+        ValueRef::List(_) | ValueRef::Map(_) => {
+            return Err(Status::internal("protobuf has no containers in containers"));
+        }
+    }
+    Ok(())
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    put_count(bytes.len(), out)?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn put_count(count: usize, out: &mut Vec<u8>) -> Result<()> {
+    let count = i32::try_from(count).map_err(|_| {
+        Status::resource_exhausted(format!("{count} bytes or elements are too many for Thrift"))
+    })?;
+    count.write(out);
+    Ok(())
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    if depth <= DEPTH_MAX {
+        return Ok(());
+    }
+    let text =
+        format!("the reply nests deeper than {DEPTH_MAX} messages and lists, where readers of Thrift stop");
+    Err(Status::resource_exhausted(text))
+}
+
+fn type_of(kind: FieldKind) -> Type {
+    match kind {
+        FieldKind::List(_) => Type::LIST,
+        FieldKind::Map { .. } => Type::MAP,
+        FieldKind::Singular(SingularKind::Enum(_)) => Type::I32,
+        FieldKind::Singular(SingularKind::Message(_)) => Type::STRUCT,
+        FieldKind::Singular(SingularKind::Scalar(scalar)) => scalar_type(scalar),
+    }
+}
+
+fn scalar_type(scalar: ScalarType) -> Type {
+    use ScalarType as S;
+    match scalar {
+        S::Bool => Type::BOOL,
+        S::Bytes | S::String => Type::STRING,
+        S::Double | S::Float => Type::DOUBLE,
+        S::Int32 | S::Sfixed32 | S::Sint32 => Type::I32,
+        S::Fixed32 | S::Fixed64 | S::Int64 | S::Sfixed64 | S::Sint64 | S::Uint32 | S::Uint64 => Type::I64,
+    }
+}

@@ -1,0 +1,54 @@
+//! Calls of services of protobuf by callers who write Thrift: their messages are written anew on both ways.
+
+use super::ErasedService;
+use crate::{
+    Call, Codec, Kind, Reply, Result,
+    call::{ReplyBody, RequestBody, compressed},
+    codec::thrift::Messages,
+    compression::Packing,
+    layer::BoxFuture,
+};
+use std::sync::{Arc, OnceLock};
+use switchboard_wire::ServiceInfo;
+
+/// The messages of a service, once somebody has called it so.
+#[derive(Clone, Default)]
+pub(super) struct Schema(Arc<OnceLock<Result<Messages>>>);
+
+impl Schema {
+    fn of(&self, service: &ServiceInfo) -> Result<&Messages> {
+        self.0.get_or_init(|| Messages::of(service)).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Whether the messages of a call are Thrift and those of its method protobuf. Services of other kinds have no
+/// descriptors.
+#[inline]
+pub(super) fn is_of_messages(call: &Call) -> bool {
+    matches!(call.codec(), Codec::Thrift | Codec::ThriftStruct)
+        && call.cx().method().kind == Kind::Unary
+        && !call.cx().service().descriptor.is_empty()
+}
+
+/// Answers such a call.
+#[cold]
+pub(super) fn answer<'a>(
+    service: &'a dyn ErasedService,
+    schema: &'a Schema,
+    call: Call,
+) -> BoxFuture<'a, Result<Reply>> {
+    Box::pin(async move {
+        let messages = schema.of(service.info())?;
+        let (index, codec, method) = (call.method(), call.codec(), call.cx().method().name);
+        let (request, mut cx) = call.into_one()?;
+        let packing = cx.packing();
+        cx.set_packing(Packing::OFF, false);
+        let request = RequestBody::One(messages.request(method, codec, &request)?);
+        let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?.joined();
+        let body = match reply.body {
+            ReplyBody::One(message) => compressed(packing, messages.reply(method, codec, &message)?),
+            other => other,
+        };
+        Ok(Reply { body, ..reply })
+    })
+}
