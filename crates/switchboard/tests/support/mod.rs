@@ -385,7 +385,7 @@ pub async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
     let probe = Probe::default();
     let seen = probe.seen.clone();
     let server = Server::new().add(probe).listen_with("tcp://127.0.0.1:0", limits);
-    (server.start().await.unwrap(), seen)
+    (server.start().await.expect("start"), seen)
 }
 
 /// So many bytes, there and back.
@@ -396,10 +396,10 @@ pub async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec
 
 /// A one-way call that the probe hears, and a failure that comes back whole, in JSON.
 pub async fn note_and_fail(channel: &Channel, seen: &Seen) {
-    channel.oneway(&NOTE, Codec::Json, encode(&5u64, Codec::Json)).await.unwrap();
+    channel.oneway(&NOTE, Codec::Json, encode(&5u64, Codec::Json)).await.expect("it is sent");
     seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
     let failed = channel.unary(&FAIL, Codec::Json, encode(&"why", Codec::Json), decode::<()>);
-    let status = failed.await.err().unwrap();
+    let status = failed.await.expect_err("it fails");
     assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
     assert_eq!(status.details().len(), 1, "{status:?}");
     assert_eq!(status.details()[0].type_name, "test.Detail");
