@@ -589,7 +589,6 @@ impl State {
         wake(&mut self.consumer);
     }
 
-    #[cfg(feature = "http")]
     fn pop(&mut self) -> Option<Message> {
         let item = self.items.pop_front()?;
         self.tell(weight(&item.bytes));
