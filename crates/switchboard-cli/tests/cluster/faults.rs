@@ -38,6 +38,8 @@ impl Fleet {
         // One registry, so that callers and this test see the same.
         let found = switchboard_registry::connect(&registry).unwrap();
         let watch = found.watch(GREETER);
+        // Servers register after they listen, and a fleet of nobody fails at once.
+        until("every server in the registry", || watch.latest().instances.len() == SERVERS).await;
         let channel = Channel::fleet(found, GREETER).connect().await.unwrap();
         let fleet = Fleet { servers, home: Some(home), registry, channel, watch, slowest: Duration::ZERO };
         fleet.all_up("at the start").await;
