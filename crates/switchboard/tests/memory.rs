@@ -146,23 +146,6 @@ impl Reader {
     }
 }
 
-/// As many as the limit of open files allows, after it was raised as far as it can be: two for each.
-fn readers() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Refused where a policy of the system says so; then it stays as it is.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    READERS.min((files.saturating_sub(400) / 2) as usize)
-}
-
-/// Memory of this process that is in use.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
 /// Calls as long as `goes_on`, one after the other, each of which has to be served; how many.
 async fn others(
     channel: Channel,
@@ -187,8 +170,7 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     let address: SocketAddr = running.url().replace("tcp://", "").parse().unwrap();
     let mut readers: Vec<Reader> = {
         let mut opened = Vec::new();
-        let count = readers();
-        assert!(count >= 100, "the limit of open files is too low to test anything");
+        let count = resources::peers(READERS);
         for number in 0..count {
             opened.push(Reader::open(address, number).await);
         }
@@ -196,7 +178,7 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     };
     let channel = Channel::connect(&running.url()).await.unwrap();
     let (goes_on, most) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-    let before = resident();
+    let before = resources::resident();
     let others = tokio::spawn(others(channel.clone(), running.clone(), goes_on.clone(), most.clone()));
 
     // Everybody asks and nobody reads.
@@ -216,7 +198,7 @@ async fn ten_thousand_slow_readers_stay_within_the_budget_and_others_are_served(
     for _ in 0..1000 {
         let _: Vec<u8> = ask(&channel, &ECHO, &vec![1u8; 100]).await.unwrap();
     }
-    let grown = resident().saturating_sub(before);
+    let grown = resources::resident().saturating_sub(before);
     let memory = running.memory();
     eprintln!("{asked} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
     assert!(memory.paused > 0 && memory.cut == 0, "{memory:?}");

@@ -5,6 +5,9 @@
 #[path = "http/frames.rs"]
 #[allow(dead_code, reason = "shared with the tests of HTTP")]
 mod frames;
+#[path = "support/resources.rs"]
+#[allow(unreachable_pub, reason = "shared with other tests")]
+mod resources;
 
 use frames::{
     ACK, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, SETTINGS, WINDOW_UPDATE, call, frame, whole_call,
@@ -204,23 +207,6 @@ impl Peer {
     }
 }
 
-/// As many as the limit of open files allows, after it was raised as far as it can be: two for each.
-fn readers() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Refused where a policy of the system says so; then it stays as it is.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    READERS.min((files.saturating_sub(400) / 2) as usize)
-}
-
-/// Memory of this process that is in use.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
 /// A small call of somebody else, which has to be served.
 async fn serves(channel: &Channel) {
     let call = channel.unary(&NOTE, Codec::Proto, Ok(b"100".to_vec()), |_, reply| Ok(reply.len()));
@@ -250,8 +236,7 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     const MOST: u64 = BUDGET + 2 * REPLY as u64;
     let running = Arc::new(server().await);
     let address: SocketAddr = running.url().replace("tcp://", "").parse().unwrap();
-    let count = readers();
-    assert!(count >= 100, "the limit of open files is too low to test anything");
+    let count = resources::peers(READERS);
     let mut readers = Vec::new();
     for number in 0..count {
         let asks = [Asks::Http2, Asks::Http2Stream, Asks::Http1][number % 3];
@@ -259,7 +244,7 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     }
     let channel = Channel::connect(&format!("{}?wire=grpc", running.url())).await.unwrap();
     let (goes_on, most) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-    let before = resident();
+    let before = resources::resident();
     let others = tokio::spawn(others(channel.clone(), running.clone(), goes_on.clone(), most.clone()));
 
     // Everybody asks and nobody reads.
@@ -277,7 +262,7 @@ async fn thousands_of_slow_readers_of_http_stay_within_the_budget_and_others_are
     for _ in 0..1000 {
         serves(&channel).await;
     }
-    let grown = resident().saturating_sub(before);
+    let grown = resources::resident().saturating_sub(before);
     let memory = running.memory();
     eprintln!("{count} readers: {memory:?}, resident memory grew by {} MiB", grown >> 20);
     assert!(memory.paused > 0 && memory.cut == 0, "{memory:?}");

@@ -8,12 +8,6 @@ use switchboard::{Channel, Limit, Server};
 const MESSAGE: usize = 10 << 20;
 const MESSAGES: usize = 100;
 
-/// Memory of this process that is in use, in bytes.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
-    statm.split(' ').nth(1).expect("resident pages").parse::<usize>().expect("a number") * 4096
-}
-
 #[tokio::test]
 async fn a_gigabyte_leaves_nothing_behind() {
     let server = Server::new().add(Probe::default()).limit(Limit::MessageBytesMax, 16 << 20);
@@ -25,12 +19,12 @@ async fn a_gigabyte_leaves_nothing_behind() {
         let reply = mirror(&channel, vec![n as u8; MESSAGE]).await.expect("echo");
         assert!(reply.len() == MESSAGE && reply[MESSAGE - 1] == n as u8);
         if n + 1 == 10 {
-            after_ten = resident();
+            after_ten = resources::resident();
         }
     }
-    let end = resident();
+    let end = resources::resident();
     assert!(
-        end < after_ten + MESSAGE,
+        end < after_ten + MESSAGE as u64,
         "{} MiB after ten messages, {} MiB after {MESSAGES}",
         after_ten >> 20,
         end >> 20

@@ -336,9 +336,8 @@ impl Front {
         }
         let envelopes = Envelopes::of(request.headers());
         let is_grpc = envelopes.as_ref().is_some_and(|envelopes| envelopes.is_grpc);
-        let uploads = method.is_some_and(|method| {
-            matches!(table.info(method).kind, crate::Kind::Bidi | crate::Kind::ClientStream)
-        });
+        let uploads =
+            method.is_some_and(|method| matches!(table.info(method).kind, Kind::Bidi | Kind::ClientStream));
         let (number, holding) = (request.body().number(), self.holding.clone());
         let sent_as = request.headers().get(CONTENT_TYPE).cloned();
         let asked = request.map(|body| Asked::new(body, text, silence).checked(envelopes, uploads));

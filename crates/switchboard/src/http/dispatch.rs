@@ -31,6 +31,7 @@ use std::{
 use switchboard_wire::MethodId;
 
 /// The services of a server as one connection reaches them.
+#[derive(Clone)]
 pub(super) struct Dispatch {
     shared: Arc<Shared>,
     standard: Arc<Standard>,
@@ -79,19 +80,7 @@ impl Dispatch {
 
     /// The same for callers whose methods are of this kind where no service declares them.
     pub(super) fn learning(&self, kind: Kind) -> Dispatch {
-        Dispatch {
-            shared: self.shared.clone(),
-            standard: self.standard.clone(),
-            shard: self.shard,
-            holding: self.holding.clone(),
-            metadata: self.metadata,
-            message_bytes_max: self.message_bytes_max,
-            learns: Some(kind),
-            grpc: self.grpc.clone(),
-            grpc_web: self.grpc_web.clone(),
-            connect: self.connect.clone(),
-            http_json: self.http_json.clone(),
-        }
+        Dispatch { learns: Some(kind), ..self.clone() }
     }
 
     /// The method at this path.

@@ -30,9 +30,12 @@ impl Sample {
 
     /// The full name of the call's method, if the call is to be taken.
     pub(super) fn takes(&self, call: &Call) -> Option<String> {
-        let path = format!("{}/{}", call.cx().service().name, call.cx().method().name);
-        let is_meant = self.methods.is_empty() || self.methods.iter().any(|pattern| matches(pattern, &path));
-        (is_meant && self.is_due()).then_some(path)
+        if self.methods.is_empty() {
+            // Most calls of a small share need no name.
+            return self.is_due().then(|| call.full_name());
+        }
+        let path = call.full_name();
+        (self.methods.iter().any(|pattern| matches(pattern, &path)) && self.is_due()).then_some(path)
     }
 
     /// Whether this one is the next of the share.

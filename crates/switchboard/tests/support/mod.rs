@@ -3,6 +3,7 @@
 
 pub mod certificates;
 pub mod raw;
+pub mod resources;
 
 use std::{
     sync::{
