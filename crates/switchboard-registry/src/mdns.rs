@@ -1,15 +1,15 @@
 //! mDNS: servers tell of themselves by multicast on the local network (RFC 6762), in records as DNS-SD has them (RFC
 //! 6763). There is no server that could be down, and nobody who checks what is said.
 
+mod known;
 mod records;
 mod responder;
 mod rpcx;
 
 use crate::layout::Style;
-use records::Told;
+use known::{Known, News};
 use responder::{Held as Kept, Link};
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     net::{Ipv4Addr, SocketAddrV4},
     sync::Arc,
@@ -98,23 +98,26 @@ impl Network {
         let mut questions = ASKED_AT.iter();
         let mut ask_at = began;
         let mut publish_at = Some(began + FIRST);
-        let mut known = Known::new();
+        let mut known = Known::default();
         let mut datagram = vec![0; records::DATAGRAM_BYTES_MAX];
         loop {
-            let ends = known.values().map(|(_, until)| *until).min();
-            let next = [Some(ask_at), publish_at, ends].into_iter().flatten().min().unwrap_or(ask_at);
+            let next = [Some(ask_at), publish_at, known.ends()].into_iter().flatten().min().unwrap_or(ask_at);
             tokio::select! {
                 received = socket.recv(&mut datagram) => {
                     let length = received.map_err(failed)?;
                     let bytes_max = feed.instance_bytes_max();
                     for told in records::read_answer(self.style, &datagram[..length], service, bytes_max) {
-                        let changed = take(&mut known, told);
-                        if changed && publish_at.is_none() {
-                            publish_at = Some(Instant::now() + Duration::from_millis(20));
+                        let now = Instant::now();
+                        let news = known.take(told, now);
+                        if let News::Doubted(until) = news {
+                            ask_at = ask_at.min(until);
+                        }
+                        if news != News::None && publish_at.is_none() {
+                            publish_at = Some(now + Duration::from_millis(20));
                         }
                     }
                     let max = feed.instances_max();
-                    if known.values().map(|(instances, _)| instances.len()).sum::<usize>() > max {
+                    if known.instances().count() > max {
                         let text = format!("{}: there are more instances than instances_max {max}", self.name);
                         return Err(Status::resource_exhausted(text));
                     }
@@ -126,37 +129,12 @@ impl Network {
                         let _ = questions.next();
                         ask_at = questions.as_slice().first().map_or(now + ASK_EVERY, |at| began + *at);
                     }
-                    let before = known.len();
-                    known.retain(|_, (_, until)| *until > now);
+                    let has_ended = known.expire(now);
                     let is_due = publish_at.is_some_and(|at| at <= now);
-                    if is_due || (known.len() < before && publish_at.is_none()) {
+                    if is_due || (has_ended && publish_at.is_none()) {
                         publish_at = None;
-                        let all = known.values().flat_map(|(instances, _)| instances);
-                        feed.publish(all.map(|instance| Ok(instance.clone())));
+                        feed.publish(known.instances().map(|instance| Ok(instance.clone())));
                     }
-                }
-            }
-        }
-    }
-}
-
-/// What each label stands for, and until when.
-type Known = BTreeMap<String, (Vec<Instance>, Instant)>;
-
-/// Takes what was told; whether that is news.
-fn take(known: &mut Known, told: Told) -> bool {
-    match told {
-        Told::Gone(label) => known.remove(&label).is_some(),
-        Told::Are(label, instances, ttl) => {
-            let until = Instant::now() + ttl;
-            match known.get_mut(&label) {
-                Some((before, ends)) if *before == instances => {
-                    *ends = until;
-                    false
-                }
-                _ => {
-                    known.insert(label, (instances, until));
-                    true
                 }
             }
         }
