@@ -1,4 +1,4 @@
-//! The struct of a method's result to JSON, or to the status of an exception.
+//! What Thrift writes to JSON: the struct of a method's result, or of its arguments.
 
 use super::{super::metadata, Function, on_the_wire};
 use bytes::Bytes;
@@ -7,50 +7,110 @@ use switchboard::{Code, Origin, Status};
 use switchboard_build::interface::{Field, Interface, Struct, Type};
 use switchboard_wire::thrift::{self, Malformed, Reader, Uuid, Value};
 
+/// What the struct of a result holds.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// What the method returned; null for `void`.
+    Value(Json),
+    Thrown(Thrown),
+    /// Neither of them.
+    Nothing,
+}
+
+/// An exception.
+#[derive(Debug)]
+pub(crate) struct Thrown {
+    /// Its type, with the package.
+    pub(crate) name: String,
+    /// Its fields.
+    pub(crate) fields: Json,
+    code: Code,
+    text: String,
+    /// Its struct in the binary protocol.
+    bytes: Bytes,
+}
+
 impl Function {
     /// What the method returned; null for `void`.
     ///
     /// # Errors
     /// The exception that it threw, and `Internal` for bytes that are no result of it.
     pub(crate) fn read(&self, result: &Bytes) -> Result<Json, Status> {
-        let read = self.read_result(result);
-        read.map_err(|malformed| {
-            Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
-        })?
+        match self.read_result(result)? {
+            Outcome::Value(value) => Ok(value),
+            Outcome::Thrown(Thrown { name, fields, code, .. }) => {
+                Err(Status::new(code, format!("{name} {fields}")).with_origin(Origin::Peer))
+            }
+            Outcome::Nothing => Err(self.nothing()),
+        }
     }
 
-    fn read_result(&self, result: &Bytes) -> Result<Result<Json, Status>, Malformed> {
+    /// What a result holds.
+    ///
+    /// # Errors
+    /// `Internal` for bytes that are no result of the method.
+    pub(crate) fn read_result(&self, result: &Bytes) -> Result<Outcome, Status> {
+        self.outcome(result).map_err(|malformed| {
+            Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
+        })
+    }
+
+    fn outcome(&self, result: &Bytes) -> Result<Outcome, Malformed> {
         let (mut input, interface) = (Reader::new(result), &*self.interface);
         let mut outcome = match self.method.returns {
-            Some(_) => Err(Status::internal(format!(
-                "the result of {} has neither a value nor an exception that the file declares",
-                self.path
-            ))),
-            None => Ok(Json::Null),
+            Some(_) => Outcome::Nothing,
+            None => Outcome::Value(Json::Null),
         };
         input.enter()?;
         while let Some((kind, id)) = input.field()? {
             let throw = self.method.throws.iter().find(|throw| throw.id == id).map(|throw| &throw.ty);
             match (throw, &self.method.returns) {
                 (None, Some(ty)) if id == 0 && on_the_wire(ty) == kind => {
-                    outcome = Ok(value(interface, ty, &mut input)?);
+                    outcome = Outcome::Value(value(interface, ty, &mut input)?);
                 }
                 (Some(ty @ Type::Struct(at)), _) if on_the_wire(ty) == kind => {
-                    let thrown = value(interface, ty, &mut input)?;
-                    outcome = Err(exception(&interface.structs[*at], &thrown));
+                    let rest = input.rest();
+                    let fields = value(interface, ty, &mut input)?;
+                    let bytes = rest.slice(..rest.len() - input.left());
+                    outcome = Outcome::Thrown(Thrown::new(&interface.structs[*at], fields, bytes));
                 }
                 _ => input.skip(kind)?,
             }
         }
         Ok(outcome)
     }
+
+    /// The arguments by their names.
+    ///
+    /// # Errors
+    /// Bytes that are no arguments of the method.
+    pub(crate) fn read_arguments(&self, arguments: &Bytes) -> Result<Json, Malformed> {
+        fields(&self.interface, &self.method.arguments, &mut Reader::new(arguments))
+    }
+
+    /// The status for a result that says nothing.
+    pub(crate) fn nothing(&self) -> Status {
+        Status::internal(format!(
+            "the result of {} has neither a value nor an exception that the file declares",
+            self.path
+        ))
+    }
 }
 
-/// The status that a server of ours gives to the exception on wires that have statuses.
-fn exception(item: &Struct, thrown: &Json) -> Status {
-    let named = |code: &Code| item.code.as_deref() == Some(code.name());
-    let code = Code::ALL.into_iter().find(named).unwrap_or(Code::FailedPrecondition);
-    Status::new(code, format!("{} {thrown}", item.name)).with_origin(Origin::Peer)
+impl Thrown {
+    fn new(item: &Struct, fields: Json, bytes: Bytes) -> Thrown {
+        let named = |code: &Code| item.code.as_deref() == Some(code.name());
+        let code = Code::ALL.into_iter().find(named).unwrap_or(Code::FailedPrecondition);
+        let text = item.text().and_then(|field| fields.get(&field.name)?.as_str());
+        let short = item.name.rsplit('.').next().unwrap_or_default();
+        let text = text.filter(|text| !text.is_empty()).unwrap_or(short).to_owned();
+        Thrown { name: item.name.clone(), fields, code, text, bytes }
+    }
+
+    /// The status that a server of ours gives to the exception on wires that have statuses.
+    pub(crate) fn status(self) -> Status {
+        Status::new(self.code, self.text).with_detail(self.name, self.bytes).with_origin(Origin::Peer)
+    }
 }
 
 fn value(interface: &Interface, ty: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
