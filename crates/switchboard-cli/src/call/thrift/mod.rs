@@ -6,7 +6,7 @@
 mod reply;
 mod request;
 
-pub(crate) use reply::Outcome;
+pub(crate) use reply::{For, Outcome};
 
 use super::{
     Command,

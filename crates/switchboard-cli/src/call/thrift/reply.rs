@@ -36,7 +36,7 @@ impl Function {
     /// # Errors
     /// The exception that it threw, and `Internal` for bytes that are no result of it.
     pub(crate) fn read(&self, result: &Bytes) -> Result<Json, Status> {
-        match self.read_result(result)? {
+        match self.read_result(result, For::People)? {
             Outcome::Value(value) => Ok(value),
             Outcome::Thrown(Thrown { name, fields, code, .. }) => {
                 Err(Status::new(code, format!("{name} {fields}")).with_origin(Origin::Peer))
@@ -49,32 +49,32 @@ impl Function {
     ///
     /// # Errors
     /// `Internal` for bytes that are no result of the method.
-    pub(crate) fn read_result(&self, result: &Bytes) -> Result<Outcome, Status> {
-        self.outcome(result).map_err(|malformed| {
+    pub(crate) fn read_result(&self, result: &Bytes, whom: For) -> Result<Outcome, Status> {
+        self.outcome(result, whom).map_err(|malformed| {
             Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
         })
     }
 
-    fn outcome(&self, result: &Bytes) -> Result<Outcome, Malformed> {
-        let (mut input, interface) = (Reader::new(result), &*self.interface);
+    fn outcome(&self, result: &Bytes, whom: For) -> Result<Outcome, Malformed> {
+        let mut values = self.values(result, whom);
         let mut outcome = match self.method.returns {
             Some(_) => Outcome::Nothing,
             None => Outcome::Value(Json::Null),
         };
-        input.enter()?;
-        while let Some((kind, id)) = input.field()? {
+        values.input.enter()?;
+        while let Some((kind, id)) = values.input.field()? {
             let throw = self.method.throws.iter().find(|throw| throw.id == id).map(|throw| &throw.ty);
             match (throw, &self.method.returns) {
                 (None, Some(ty)) if id == 0 && on_the_wire(ty) == kind => {
-                    outcome = Outcome::Value(value(interface, ty, &mut input)?);
+                    outcome = Outcome::Value(values.value(ty)?);
                 }
                 (Some(ty @ Type::Struct(at)), _) if on_the_wire(ty) == kind => {
-                    let rest = input.rest();
-                    let fields = value(interface, ty, &mut input)?;
-                    let bytes = rest.slice(..rest.len() - input.left());
-                    outcome = Outcome::Thrown(Thrown::new(&interface.structs[*at], fields, bytes));
+                    let rest = values.input.rest();
+                    let fields = values.value(ty)?;
+                    let bytes = rest.slice(..rest.len() - values.input.left());
+                    outcome = Outcome::Thrown(Thrown::new(&self.interface.structs[*at], fields, bytes));
                 }
-                _ => input.skip(kind)?,
+                _ => values.input.skip(kind)?,
             }
         }
         Ok(outcome)
@@ -84,8 +84,12 @@ impl Function {
     ///
     /// # Errors
     /// Bytes that are no arguments of the method.
-    pub(crate) fn read_arguments(&self, arguments: &Bytes) -> Result<Json, Malformed> {
-        fields(&self.interface, &self.method.arguments, &mut Reader::new(arguments))
+    pub(crate) fn read_arguments(&self, arguments: &Bytes, whom: For) -> Result<Json, Malformed> {
+        self.values(arguments, whom).fields(&self.method.arguments)
+    }
+
+    fn values<'a>(&'a self, bytes: &'a Bytes, whom: For) -> Values<'a> {
+        Values { interface: &self.interface, whom, input: Reader::new(bytes) }
     }
 
     /// The status for a result that says nothing.
@@ -113,74 +117,100 @@ impl Thrown {
     }
 }
 
-fn value(interface: &Interface, ty: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    Ok(match ty {
-        Type::Bool => bool::read(input)?.into(),
-        Type::I8 => i8::read(input)?.into(),
-        Type::I16 => i16::read(input)?.into(),
-        Type::I32 => i32::read(input)?.into(),
-        Type::I64 => i64::read(input)?.into(),
-        Type::Enum(at) => {
-            let number = i32::read(input)?;
-            let member = interface.enums[*at].members.iter().find(|(_, known)| *known == number);
-            member.map_or_else(|| number.into(), |(name, _)| name.as_str().into())
-        }
-        Type::Double => {
-            let number = f64::read(input)?;
-            // JSON has no such numbers.
-            let named = if number.is_nan() {
-                "NaN"
-            } else if number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            };
-            if number.is_finite() { number.into() } else { named.into() }
-        }
-        Type::String => String::read(input)?.into(),
-        Type::Uuid => Uuid::read(input)?.to_string().into(),
-        Type::Binary => metadata::base64(&Bytes::read(input)?).into(),
-        Type::Struct(at) => fields(interface, &interface.structs[*at].fields, input)?,
-        Type::List(element) | Type::Set(element) => list(interface, element, input)?,
-        Type::Map(key, held) => map(interface, key, held, input)?,
-    })
+/// Whom JSON is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum For {
+    /// Enums are the names of their members, and bytes base64.
+    People,
+    /// As clients and servers have it that are made of the file: enums and bytes are numbers.
+    Programs,
 }
 
-fn fields(interface: &Interface, fields: &[Field], input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    let mut object = Map::new();
-    input.enter()?;
-    while let Some((kind, id)) = input.field()? {
-        let field = fields.iter().find(|field| field.id == id && on_the_wire(&field.ty) == kind);
-        match field {
-            Some(field) => drop(object.insert(field.name.clone(), value(interface, &field.ty, input)?)),
-            None => input.skip(kind)?,
-        }
+/// Reads values as JSON.
+struct Values<'a> {
+    interface: &'a Interface,
+    whom: For,
+    input: Reader<'a>,
+}
+
+impl Values<'_> {
+    fn value(&mut self, ty: &Type) -> Result<Json, Malformed> {
+        let (interface, input) = (self.interface, &mut self.input);
+        Ok(match ty {
+            Type::Bool => bool::read(input)?.into(),
+            Type::I8 => i8::read(input)?.into(),
+            Type::I16 => i16::read(input)?.into(),
+            Type::I32 => i32::read(input)?.into(),
+            Type::I64 => i64::read(input)?.into(),
+            Type::Enum(at) => {
+                let number = i32::read(input)?;
+                let member = interface.enums[*at].members.iter().find(|(_, known)| *known == number);
+                let name = member.filter(|_| self.whom == For::People);
+                name.map_or_else(|| number.into(), |(name, _)| name.as_str().into())
+            }
+            Type::Double => {
+                let number = f64::read(input)?;
+                // JSON has no such numbers.
+                let named = if number.is_nan() {
+                    "NaN"
+                } else if number > 0.0 {
+                    "Infinity"
+                } else {
+                    "-Infinity"
+                };
+                if number.is_finite() { number.into() } else { named.into() }
+            }
+            Type::String => String::read(input)?.into(),
+            Type::Uuid => Uuid::read(input)?.to_string().into(),
+            Type::Binary => {
+                let bytes = Bytes::read(input)?;
+                match self.whom {
+                    For::People => metadata::base64(&bytes).into(),
+                    For::Programs => bytes.iter().copied().collect(),
+                }
+            }
+            Type::Struct(at) => self.fields(&interface.structs[*at].fields)?,
+            Type::List(element) | Type::Set(element) => self.list(element)?,
+            Type::Map(key, held) => self.map(key, held)?,
+        })
     }
-    input.leave();
-    Ok(object.into())
-}
 
-fn list(interface: &Interface, element: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    input.enter()?;
-    let (kind, count) = input.list()?;
-    check(&[(kind, element)], count)?;
-    let values = (0..count).map(|_| value(interface, element, input)).collect::<Result<Vec<_>, _>>()?;
-    input.leave();
-    Ok(values.into())
-}
+    fn fields(&mut self, fields: &[Field]) -> Result<Json, Malformed> {
+        let mut object = Map::new();
+        self.input.enter()?;
+        while let Some((kind, id)) = self.input.field()? {
+            let field = fields.iter().find(|field| field.id == id && on_the_wire(&field.ty) == kind);
+            match field {
+                Some(field) => drop(object.insert(field.name.clone(), self.value(&field.ty)?)),
+                None => self.input.skip(kind)?,
+            }
+        }
+        self.input.leave();
+        Ok(object.into())
+    }
 
-fn map(interface: &Interface, key: &Type, held: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    input.enter()?;
-    let ([key_kind, kind], count) = input.map()?;
-    check(&[(key_kind, key), (kind, held)], count)?;
-    let pair = |_| Ok((value(interface, key, input)?, value(interface, held, input)?));
-    let pairs = (0..count).map(pair).collect::<Result<Vec<(Json, Json)>, Malformed>>()?;
-    input.leave();
-    let has_names = !matches!(key, Type::List(_) | Type::Map(..) | Type::Set(_) | Type::Struct(_));
-    Ok(match has_names {
-        true => pairs.into_iter().map(|(key, held)| (name_of(key), held)).collect::<Map<_, _>>().into(),
-        false => pairs.into_iter().map(|(key, held)| Json::Array(vec![key, held])).collect(),
-    })
+    fn list(&mut self, element: &Type) -> Result<Json, Malformed> {
+        self.input.enter()?;
+        let (kind, count) = self.input.list()?;
+        check(&[(kind, element)], count)?;
+        let values = (0..count).map(|_| self.value(element)).collect::<Result<Vec<_>, _>>()?;
+        self.input.leave();
+        Ok(values.into())
+    }
+
+    fn map(&mut self, key: &Type, held: &Type) -> Result<Json, Malformed> {
+        self.input.enter()?;
+        let ([key_kind, kind], count) = self.input.map()?;
+        check(&[(key_kind, key), (kind, held)], count)?;
+        let pair = |_| Ok((self.value(key)?, self.value(held)?));
+        let pairs = (0..count).map(pair).collect::<Result<Vec<(Json, Json)>, Malformed>>()?;
+        self.input.leave();
+        let has_names = !matches!(key, Type::List(_) | Type::Map(..) | Type::Set(_) | Type::Struct(_));
+        Ok(match has_names || (pairs.is_empty() && self.whom == For::Programs) {
+            true => pairs.into_iter().map(|(key, held)| (name_of(key), held)).collect::<Map<_, _>>().into(),
+            false => pairs.into_iter().map(|(key, held)| Json::Array(vec![key, held])).collect(),
+        })
+    }
 }
 
 /// A key as JSON has it.

@@ -136,11 +136,7 @@ impl Writer<'_> {
                 let uuid = text(json, "a UUID")?.parse::<Uuid>();
                 uuid.map_err(|malformed| Wrong::new(malformed.to_string()))?.write(out);
             }
-            Type::Binary => {
-                let decoded = metadata::from_base64(text(json, "bytes in base64")?);
-                let decoded = decoded.map_err(|why| Wrong::new(format!("the text is not base64: {why}")))?;
-                Bytes::from(decoded).write(out);
-            }
+            Type::Binary => binary(json)?.write(out),
             Type::Struct(at) => {
                 let item = &self.interface.structs[*at];
                 let written = self.fields(&item.name, &item.fields, json)?;
@@ -223,6 +219,17 @@ fn double(json: &Json) -> Result<f64, Wrong> {
 
 fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, Wrong> {
     json.as_str().ok_or_else(|| Wrong::expected(what, json))
+}
+
+/// Base64, or a list of numbers, which programs write.
+fn binary(json: &Json) -> Result<Bytes, Wrong> {
+    if let Json::Array(numbers) = json {
+        let bytes = numbers.iter().map(|number| u8::try_from(number.as_u64()?).ok());
+        let bytes = bytes.collect::<Option<Vec<_>>>();
+        return bytes.map(Bytes::from).ok_or_else(|| Wrong::expected("bytes", json));
+    }
+    let decoded = metadata::from_base64(text(json, "bytes in base64")?);
+    decoded.map(Bytes::from).map_err(|why| Wrong::new(format!("the text is not base64: {why}")))
 }
 
 fn size(len: usize) -> Result<i32, Wrong> {

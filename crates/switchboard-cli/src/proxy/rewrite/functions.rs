@@ -1,7 +1,7 @@
 //! What `.thrift` files say: arguments by their names and values alone in JSON and MessagePack, structs in Thrift.
 
 use super::messages::{Side, read_value, write_value};
-use crate::call::{Function, Outcome};
+use crate::call::{For, Function, Outcome};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard::{Codec, Result, proxy::Translation};
@@ -11,7 +11,7 @@ pub(super) fn translation(function: &Function, from: Codec, to: Codec) -> Transl
     let [requests, replies, failures] = [(); 3].map(|()| function.clone());
     Translation::new(
         move |message| {
-            let read = read_request(&requests, &message, from);
+            let read = read_request(&requests, &message, from, For::Programs);
             let written = read.and_then(|value| write_request(&requests, &value, to));
             written.map_err(|why| Side::Request.wrong(from, &why))
         },
@@ -34,22 +34,29 @@ pub(super) fn shown(
     codec: Codec,
 ) -> std::result::Result<Value, String> {
     match side {
-        Side::Request => read_request(function, message, codec),
-        Side::Reply => match outcome(function, message, codec).map_err(|status| status.to_string())? {
-            Outcome::Value(value) => Ok(value),
-            Outcome::Thrown(thrown) => Ok(json!({ thrown.name: thrown.fields })),
-            Outcome::Nothing => Err(function.nothing().to_string()),
-        },
+        Side::Request => read_request(function, message, codec, For::People),
+        Side::Reply => {
+            match outcome(function, message, codec, For::People).map_err(|status| status.to_string())? {
+                Outcome::Value(value) => Ok(value),
+                Outcome::Thrown(thrown) => Ok(json!({ thrown.name: thrown.fields })),
+                Outcome::Nothing => Err(function.nothing().to_string()),
+            }
+        }
     }
 }
 
-fn read_request(function: &Function, message: &Bytes, codec: Codec) -> std::result::Result<Value, String> {
+fn read_request(
+    function: &Function,
+    message: &Bytes,
+    codec: Codec,
+    whom: For,
+) -> std::result::Result<Value, String> {
     let arguments = match (codec, function.sole()) {
         (Codec::ThriftStruct, Some(id)) => &in_field(id, message),
         (Codec::Thrift | Codec::ThriftStruct, _) => message,
         _ => return read_value(message, codec),
     };
-    function.read_arguments(arguments).map_err(|malformed| malformed.to_string())
+    function.read_arguments(arguments, whom).map_err(|malformed| malformed.to_string())
 }
 
 fn write_request(function: &Function, value: &Value, codec: Codec) -> std::result::Result<Bytes, String> {
@@ -64,7 +71,7 @@ fn read_reply(function: &Function, message: &Bytes, codec: Codec) -> Result<Valu
     if !matches!(codec, Codec::Thrift | Codec::ThriftStruct) {
         return read_value(message, codec).map_err(|why| Side::Reply.wrong(codec, &why));
     }
-    match outcome(function, message, codec)? {
+    match outcome(function, message, codec, For::Programs)? {
         Outcome::Value(value) => Ok(value),
         Outcome::Thrown(thrown) => Err(thrown.status()),
         Outcome::Nothing => Err(function.nothing()),
@@ -82,10 +89,10 @@ fn write_reply(function: &Function, value: &Value, codec: Codec) -> std::result:
 }
 
 /// What a result in Thrift holds.
-pub(super) fn outcome(function: &Function, message: &Bytes, codec: Codec) -> Result<Outcome> {
+pub(super) fn outcome(function: &Function, message: &Bytes, codec: Codec, whom: For) -> Result<Outcome> {
     match codec {
-        Codec::ThriftStruct if function.returns_struct() => function.read_result(&in_field(0, message)),
-        _ => function.read_result(message),
+        Codec::ThriftStruct if function.returns_struct() => function.read_result(&in_field(0, message), whom),
+        _ => function.read_result(message, whom),
     }
 }
 

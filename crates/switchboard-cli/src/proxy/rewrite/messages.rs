@@ -3,7 +3,7 @@
 
 use super::{Family, functions};
 use crate::{
-    call::{Function, Outcome},
+    call::{For, Function, Outcome},
     proxy::known,
 };
 use bytes::Bytes;
@@ -105,7 +105,7 @@ impl Messages {
 
     /// The exception that a result holds which is no message, if there is a file that names it.
     fn thrown(&self, result: &Bytes, codec: Codec) -> Option<Status> {
-        match functions::outcome(self.function.as_ref()?, result, codec) {
+        match functions::outcome(self.function.as_ref()?, result, codec, For::Programs) {
             Ok(Outcome::Thrown(thrown)) => Some(thrown.status()),
             _ => None,
         }

@@ -12,7 +12,11 @@ package test;
 service Mirror {
   rpc Show(All) returns (All);
   rpc Rise(All) returns (High);
+  rpc Gather(Crowd) returns (Nothing);
 }
+
+message Crowd { repeated All all = 1; }
+message Nothing {}
 
 enum Color { RED = 0; BLUE = 7; }
 
@@ -224,6 +228,56 @@ fn replies_that_thrift_cannot_carry_say_why() {
     let status = write("Show", Codec::Thrift, &deep).unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert_eq!(write("Show", Codec::Thrift, &[0xff]).unwrap_err().code(), Code::Internal);
+}
+
+#[test]
+fn a_server_of_thrift_is_asked_by_messages_and_answers_with_them() {
+    let arguments = arguments(&every_type());
+    let mut result = arguments.to_vec();
+    result[2] = 0;
+    let result = Bytes::from(result);
+    let show = MESSAGES.method("test.Mirror", "Show").unwrap();
+    let message = read("Show", Codec::Thrift, &arguments).unwrap();
+    assert_eq!(show.request(Codec::Proto, Codec::Thrift, &message).unwrap(), arguments);
+    assert_eq!(show.reply(Codec::Thrift, Codec::Proto, &result).unwrap(), message);
+    let bare = [every_type(), vec![0]].concat();
+    assert_eq!(show.request(Codec::Thrift, Codec::ThriftStruct, &arguments).unwrap(), bare);
+    assert_eq!(show.reply(Codec::ThriftStruct, Codec::Thrift, &bare.into()).unwrap(), result);
+    let other = show.request(Codec::Json, Codec::Thrift, &message).unwrap_err();
+    assert_eq!(other.code(), Code::Unimplemented, "{other}");
+}
+
+#[test]
+fn results_that_are_no_message_say_what_they_are() {
+    let answered = |method: &str, result: &[u8]| {
+        let messages = MESSAGES.method("test.Mirror", method).unwrap();
+        messages.reply(Codec::Thrift, Codec::Proto, &Bytes::copy_from_slice(result))
+    };
+    assert_eq!(answered("Gather", &[0]).unwrap(), "", "of a function that is void");
+    for (result, code, text) in [
+        (&b"\x0c\0\x02\x08\0\x01\0\0\0\x05\0\0"[..], Code::FailedPrecondition, "field 2 of its result"),
+        (b"\0", Code::Internal, "neither a value nor an exception"),
+        (b"\x08\0\x02\0\0\0\x05\0", Code::Internal, "neither a value nor an exception"),
+        (b"\x08\0\0\0\0\0\x05\0", Code::Internal, "the reply is a struct and not of type 8"),
+        (b"\x0c\0\0\x0b\0\x01\0\0\0\0\0\0", Code::Internal, "a is a whole number and not of type 11"),
+        (b"\x0c\0\0", Code::Internal, "end in the middle"),
+    ] {
+        let status = answered("Show", result).unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(text), "{status}");
+    }
+}
+
+#[test]
+fn requests_that_grow_too_much_are_refused() {
+    let gather = MESSAGES.method("test.Mirror", "Gather").unwrap();
+    // Each is two bytes, and some twenty fields of Thrift.
+    let crowd = |count| Bytes::from(b"\x0a\0".repeat(count));
+    assert!(gather.request(Codec::Proto, Codec::Thrift, &crowd(1000)).is_ok());
+    let status = gather.request(Codec::Proto, Codec::Thrift, &crowd(20_000)).unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("more than 1048576 bytes, which is the limit"), "{status}");
+    assert!(gather.request(Codec::Proto, Codec::Thrift, &Bytes::from_static(&[0xff])).is_err());
 }
 
 #[test]
