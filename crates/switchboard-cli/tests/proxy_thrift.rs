@@ -31,6 +31,11 @@ struct GreetRequest { 1: i32 name }
 struct GreetReply { 1: string text }
 service Greeter { GreetReply Greet(1: GreetRequest request) }";
 
+/// The same with a function that is no method of protobuf.
+const OTHER: &str = "
+namespace * demo.v1
+service Greeter { string Greet(1: string name) }";
+
 /// Ways of Thrift, as options of a URL.
 const WAYS: [&str; 5] = [
     "wire=thrift",
@@ -113,6 +118,10 @@ fn what_thrift_has_nothing_for_is_refused_with_a_reason() {
     assert_eq!(greeting.values(), [json!({"text": "hello Ada"})]);
     let streamed = call(&proxy.address, &["demo.v1.Greeter/Watch", "-d", r#"{"count": 1}"#]);
     assert!(streamed.code == 76 && streamed.stderr.contains("streams"), "{}", streamed.stderr);
+    let other = thrift_file("other.thrift", OTHER);
+    let proxy = server.proxied("?wire=thrift", &[&demo_schema()[..], &["--thrift", &other]].concat());
+    let refused = call(&proxy.address, &[GREET, "-d", ADA]);
+    assert!(refused.code == 76 && refused.stderr.contains("a struct of number 1"), "{}", refused.stderr);
 }
 
 #[test]

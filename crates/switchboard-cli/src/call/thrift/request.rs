@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use switchboard::Status;
 use switchboard_build::interface::{Field, Interface, StructKind, Type};
 use switchboard_wire::thrift::{
-    self, Uuid, Value,
+    self, Reader, Uuid, Value,
     value::{put_field_head, put_stop},
 };
 
@@ -40,7 +40,11 @@ impl Function {
         self.method.throws.iter().find_map(|throw| {
             let Type::Struct(at) = throw.ty else { return None };
             let name = &self.interface.structs[at].name;
-            let detail = status.details().iter().find(|detail| detail.type_name == *name)?;
+            // Whoever wrote the status may have put anything there.
+            let detail = status.details().iter().find(|detail| {
+                let mut input = Reader::new(&detail.value);
+                detail.type_name == *name && input.skip(thrift::Type::STRUCT).is_ok() && input.left() == 0
+            })?;
             let mut out = Vec::with_capacity(detail.value.len() + 4);
             put_field_head(&mut out, thrift::Type::STRUCT, throw.id);
             out.extend_from_slice(&detail.value);
