@@ -16,6 +16,7 @@
 //! | `request.log_id`, `trace_id` | `baidu-log-id`, `baidu-trace-id`, decimal numbers |
 //! | `request.span_id`, `parent_span_id` | `baidu-span-id`, `baidu-parent-span-id`, decimal numbers |
 //! | `request.request_id` | `x-request-id` |
+//! | the same number as brpc-java has it, `request.ext_fields` | the same names in lower case; of requests that come |
 //! | `authentication_data` | `authorization` of all calls: `Bearer DATA` unless it names a scheme itself |
 //! | the same, no plain text | `baidu-authentication-bin` of all calls |
 //! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] say what it means |

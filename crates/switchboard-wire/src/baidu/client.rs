@@ -9,7 +9,7 @@ use super::{
     stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto, snappy,
+    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, proto, snappy,
     wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
 };
 use bytes::{Bytes, BytesMut};
@@ -84,14 +84,13 @@ impl Client {
 
     /// Reads a response whose frame is whole.
     fn response(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
-        let bytes = frame.meta_of(input);
-        let meta = read(bytes)?;
+        let meta = read(frame.meta_of(input))?;
         // The number of a call that is not ours, or of none, is no matter: somebody gave up on it.
         let id = u32::try_from(meta.correlation_id).ok();
         let max = self.limits.message_bytes_max;
         let payload = frame.payload();
         let refused = if meta.response.is_some_and(|response| response.error_code != 0) {
-            Some(error::read(bytes, &meta, &self.limits))
+            Some(error::read(&meta, &self.limits))
         } else if payload > max as usize {
             Some(Status::resource_exhausted(format!(
                 "a reply of {payload} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
@@ -104,8 +103,7 @@ impl Client {
         let metadata = match refused {
             Some(status) => Err(status),
             None if id.is_none() => Err(broken("a reply to no call")),
-            None if meta.has_user_fields => fields::read(bytes, &self.limits),
-            None => Ok(Metadata::new()),
+            None => fields::read(meta.user_fields, &self.limits),
         };
         let mut metadata = match metadata {
             Err(status) => {
@@ -287,7 +285,7 @@ impl ClientWire for Client {
         let meta = Meta::read(frame.meta_of(input)).ok()?;
         let usual = meta.response.is_none_or(|response| response.error_code == 0)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
-            && !meta.has_user_fields
+            && meta.user_fields.is_empty()
             && frame.payload() <= self.limits.message_bytes_max as usize;
         let id = u32::try_from(meta.correlation_id).ok().filter(|id| usual && !self.streams.has(*id))?;
         Some((id, frame.take(0, input).0))

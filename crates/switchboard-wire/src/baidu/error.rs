@@ -103,11 +103,11 @@ pub(super) fn put(correlation_id: u64, status: &Status, inside: Option<&StreamMe
 }
 
 /// The status of a response that says that its call failed.
-pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
+pub(super) fn read(meta: &Meta<'_>, limits: &Limits) -> Status {
     let response = meta.response.unwrap_or_default();
     let text = String::from_utf8_lossy(response.error_text);
     let mut status = status_of(response.error_code, &text);
-    let mut metadata = match fields::read(bytes, limits) {
+    let mut metadata = match fields::read(meta.user_fields, limits) {
         Ok(metadata) => metadata,
         Err(refused) => return refused,
     };

@@ -2,7 +2,7 @@
 
 use super::{
     error::ERROR_CODE,
-    meta::{self, Meta, Request, put_nonzero, put_user_field},
+    meta::{Meta, Pairs, Request, put_nonzero, put_user_field},
 };
 use crate::{
     Limits, Metadata, Status, base64,
@@ -23,13 +23,14 @@ pub(super) const AUTHENTICATION_BIN: &str = "baidu-authentication-bin";
 const OWN: [&str; 7] =
     [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, REQUEST_ID, AUTHENTICATION, AUTHENTICATION_BIN];
 
-/// What a request says beside its method: the user fields, then what the call has fields of its own for.
+/// What a request says beside its method: the pairs, then what the call has fields of its own for.
 ///
 /// # Errors
 /// `ResourceExhausted` for more than the limits allow.
-pub(super) fn of_request(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, Status> {
-    let mut metadata = if meta.has_user_fields { read(bytes, limits)? } else { Metadata::new() };
+pub(super) fn of_request(meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, Status> {
+    let mut metadata = read(meta.user_fields, limits)?;
     let Some(request) = &meta.request else { return Ok(metadata) };
+    add(&mut metadata, request.pairs, limits)?;
     for (name, number) in [
         (LOG_ID, request.log_id),
         (TRACE_ID, request.trace_id),
@@ -48,20 +49,25 @@ pub(super) fn of_request(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Resu
     Ok(metadata)
 }
 
-/// The user fields of a meta.
+/// Pairs as metadata.
 ///
 /// # Errors
 /// `ResourceExhausted` for more than the limits allow.
-pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Metadata, Status> {
+pub(super) fn read(pairs: Pairs<'_>, limits: &Limits) -> Result<Metadata, Status> {
     let mut metadata = Metadata::new();
-    for (name, text) in meta::user_fields(bytes) {
-        let decoded = std::str::from_utf8(text).ok().filter(|_| name.ends_with(b"-bin"));
-        let decoded = decoded.and_then(base64::decode);
-        insert(&mut metadata, name, decoded.as_deref().unwrap_or(text));
-        check_count(&metadata, limits)?;
-    }
+    add(&mut metadata, pairs, limits)?;
     check_size(&metadata, limits)?;
     Ok(metadata)
+}
+
+fn add(metadata: &mut Metadata, pairs: Pairs<'_>, limits: &Limits) -> Result<(), Status> {
+    for (name, text) in pairs.iter() {
+        let decoded = std::str::from_utf8(text).ok().filter(|_| name.ends_with(b"-bin"));
+        let decoded = decoded.and_then(base64::decode);
+        insert(metadata, name, decoded.as_deref().unwrap_or(text));
+        check_count(metadata, limits)?;
+    }
+    Ok(())
 }
 
 /// Appends metadata as user fields.
@@ -106,5 +112,5 @@ pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, me
 /// Whether the request adds nothing to the metadata of its call.
 #[inline]
 pub(super) fn is_plain(meta: &Meta<'_>, request: &Request<'_>) -> bool {
-    !meta.has_user_fields && request.is_plain()
+    meta.user_fields.is_empty() && request.is_plain()
 }

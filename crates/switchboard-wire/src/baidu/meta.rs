@@ -15,7 +15,7 @@ pub(super) struct Meta<'a> {
     pub(super) authentication_data: &'a [u8],
     /// The stream that the call opens.
     pub(super) stream: Option<Settings>,
-    pub(super) has_user_fields: bool,
+    pub(super) user_fields: Pairs<'a>,
     pub(super) content_type: i32,
     pub(super) checksum_type: i32,
     pub(super) checksum_value: &'a [u8],
@@ -31,7 +31,16 @@ pub(super) struct Request<'a> {
     pub(super) span_id: i64,
     pub(super) parent_span_id: i64,
     pub(super) request_id: &'a [u8],
+    /// What brpc-java has in the place of the request id.
+    pub(super) pairs: Pairs<'a>,
     pub(super) timeout_ms: i32,
+}
+
+/// Pairs of a name and a value: every field of this number in the bytes, if there are some.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Pairs<'a> {
+    pub(super) fields: &'a [u8],
+    pub(super) number: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -56,7 +65,7 @@ impl<'a> Meta<'a> {
                 5 => meta.attachment_size = value.number() as i32,
                 7 => meta.authentication_data = value.bytes(),
                 8 => meta.stream = Some(Settings::read(value.bytes())?),
-                9 => meta.has_user_fields = true,
+                9 => meta.user_fields = Pairs { fields: bytes, number: 9 },
                 10 => meta.content_type = value.number() as i32,
                 11 => meta.checksum_type = value.number() as i32,
                 12 => meta.checksum_value = value.bytes(),
@@ -80,6 +89,8 @@ impl<'a> Request<'a> {
                 4 => request.trace_id = value.number() as i64,
                 5 => request.span_id = value.number() as i64,
                 6 => request.parent_span_id = value.number() as i64,
+                // The first tag of a pair is a line feed, with which no id begins.
+                7 if value.bytes().starts_with(b"\n") => request.pairs = Pairs { fields: bytes, number: 7 },
                 7 => request.request_id = value.bytes(),
                 8 => request.timeout_ms = value.number() as i32,
                 _ => {}
@@ -91,7 +102,9 @@ impl<'a> Request<'a> {
     /// Whether it says nothing beside the method and the time.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        (self.log_id | self.trace_id | self.span_id | self.parent_span_id) == 0 && self.request_id.is_empty()
+        (self.log_id | self.trace_id | self.span_id | self.parent_span_id) == 0
+            && self.request_id.is_empty()
+            && self.pairs.is_empty()
     }
 }
 
@@ -110,27 +123,34 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The pairs of `user_fields`, in order; those that are malformed are left out.
-pub(super) fn user_fields(meta: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut fields = Fields(meta);
-    std::iter::from_fn(move || {
-        loop {
-            let (field, value) = fields.next().ok().flatten()?;
-            if field != 9 {
-                continue;
-            }
-            let (mut name, mut text) = (&b""[..], &b""[..]);
-            let mut pair = Fields(value.bytes());
-            while let Ok(Some((field, value))) = pair.next() {
-                match field {
-                    1 => name = value.bytes(),
-                    2 => text = value.bytes(),
-                    _ => {}
+impl<'a> Pairs<'a> {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// In order; those that are malformed are left out.
+    pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut fields = Fields(self.fields);
+        std::iter::from_fn(move || {
+            loop {
+                let (field, value) = fields.next().ok().flatten()?;
+                if field != self.number {
+                    continue;
                 }
+                let (mut name, mut text) = (&b""[..], &b""[..]);
+                let mut pair = Fields(value.bytes());
+                while let Ok(Some((field, value))) = pair.next() {
+                    match field {
+                        1 => name = value.bytes(),
+                        2 => text = value.bytes(),
+                        _ => {}
+                    }
+                }
+                return Some((name, text));
             }
-            return Some((name, text));
-        }
-    })
+        })
+    }
 }
 
 /// Appends a pair of `user_fields`.

@@ -226,7 +226,7 @@ impl Server {
             return Ok(None);
         }
         let head = passed.and_then(|passed| {
-            let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
+            let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
             let Passed { method, kind, codec, encoding, timeout, attachment } = passed;
             Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, kind, attachment))

@@ -244,6 +244,18 @@ fn odd_user_fields_are_kept_or_left_out() {
 }
 
 #[test]
+fn pairs_of_brpc_java_come_in_the_place_of_the_request_id() {
+    // log_id 77 and the pair "x-who", "bob", as its client writes them.
+    let more = "184d 3a0c 0a05782d77686f 1203626f62";
+    let (names, rest) = ("0a0b6563686f536572766963651204 6563686f", "1800 2001 2800 0a03616263");
+    let bytes = hex(&format!("50525043 00000030 0000002b 0a23 {names} {more} {rest}"));
+    let (_, head, first) = opened(&mut server(Limits::default()), &bytes);
+    let values: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
+    assert_eq!(values, [("x-who", &b"bob"[..]), ("baidu-log-id", b"77")]);
+    assert_eq!(first, "\n\x03abc");
+}
+
+#[test]
 fn messages_compressed_and_sums_are_of_what_was_sent() {
     let metadata = Metadata::new();
     let mut client = Client::new(Limits::default()).checksums(true);
