@@ -1,5 +1,5 @@
-//! Calls the servers of other implementations: `baidu-client 127.0.0.1:PORT` that of jprotobuf-rpc, with `brpc-java WIRE`
-//! behind it that of brpc-java, with `streams` the one that speaks them.
+//! Calls the servers of other implementations: `baidu-client 127.0.0.1:PORT` that of jprotobuf-rpc, with `brpc-java
+//! WIRE` behind it that of brpc-java, with `streams` the one that speaks them.
 
 use interop_baidu::{brpc_java, cases, streams};
 use std::process::ExitCode;
