@@ -174,7 +174,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "interop-brpc-java",
-        about: "baidu_std with Baidu's brpc-java, client and server: compression, attachments, pairs, errors",
+        about: "baidu_std, hulu and sofa with Baidu's brpc-java, client and server: compression, attachments, pairs, errors",
         check: |run| suites::brpc_java(run),
     },
     Step {

@@ -13,7 +13,7 @@ use crate::steps::Run;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What brpc-java speaks.
-const WIRES: [&str; 1] = ["baidu_std"];
+const WIRES: [&str; 3] = ["baidu_std", "hulu", "sofa"];
 
 /// Runs the cases of both clients; `java` is the folder of the compiled programs and their libraries.
 pub(super) fn check(run: &Run<'_>, java: &Path) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use super::{
     error::ERROR_CODE,
-    meta::{Meta, Pairs, Request, put_nonzero, put_user_field},
+    meta::{Meta, Pairs, Request, USER_FIELDS, put_nonzero, put_pair},
 };
 use crate::{
     Limits, Metadata, Status, base64,
@@ -19,9 +19,9 @@ const REQUEST_ID: &str = "x-request-id";
 const AUTHENTICATION: &str = "baidu-authentication";
 pub(super) const AUTHENTICATION_BIN: &str = "baidu-authentication-bin";
 
-/// What a request has fields of its own for.
-const OWN: [&str; 7] =
-    [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, REQUEST_ID, AUTHENTICATION, AUTHENTICATION_BIN];
+/// What requests have fields of their own for.
+pub(super) const NUMBERS_AND_CREDENTIALS: [&str; 6] =
+    [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, AUTHENTICATION, AUTHENTICATION_BIN];
 
 /// What a request says beside its method: the pairs, then what the call has fields of its own for.
 ///
@@ -72,27 +72,25 @@ fn add(metadata: &mut Metadata, pairs: Pairs<'_>, limits: &Limits) -> Result<(),
 
 /// Appends metadata as user fields.
 pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
-    put_all_but(into, metadata, &[]);
+    put_pairs(into, USER_FIELDS, metadata, &[]);
 }
 
-fn put_all_but(into: &mut BytesMut, metadata: &Metadata, own: &[&str]) {
+/// Appends metadata as pairs of this number, but what has fields of its own.
+pub(super) fn put_pairs(into: &mut BytesMut, field: u32, metadata: &Metadata, own: &[&str]) {
     for (name, value) in metadata.iter().filter(|(name, _)| *name != ERROR_CODE && !own.contains(name)) {
         match name.ends_with("-bin") {
-            true => put_user_field(into, name, base64::encode(value).as_bytes()),
-            false => put_user_field(into, name, value),
+            true => put_pair(into, field, name, base64::encode(value).as_bytes()),
+            false => put_pair(into, field, name, value),
         }
     }
 }
 
 /// Appends the request of a call, whose service and method are the fields `named`, and the user fields.
 pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, metadata: &Metadata) {
-    let number = |name| metadata.text(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0) as u64;
     proto::put_message(into, 1, |request| {
         request.extend_from_slice(named);
         if !metadata.is_empty() {
-            for (field, name) in (3..).zip([LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID]) {
-                put_nonzero(request, field, number(name));
-            }
+            put_numbers(request, [3, 4, 5, 6], metadata);
             if let Some(id) = metadata.text(REQUEST_ID) {
                 proto::put_bytes(request, 7, id.as_bytes());
             }
@@ -102,11 +100,25 @@ pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, me
     if metadata.is_empty() {
         return;
     }
+    put_credentials(into, 7, metadata);
+    let [log, trace, span, parent, text, binary] = NUMBERS_AND_CREDENTIALS;
+    put_pairs(into, USER_FIELDS, metadata, &[log, trace, span, parent, text, binary, REQUEST_ID]);
+}
+
+/// Appends log id, trace, span and parent span as the fields of these numbers.
+pub(super) fn put_numbers(into: &mut BytesMut, fields: [u32; 4], metadata: &Metadata) {
+    for (field, name) in fields.into_iter().zip(NUMBERS_AND_CREDENTIALS) {
+        let number = metadata.text(name).and_then(|text| text.parse::<i64>().ok());
+        put_nonzero(into, field, number.unwrap_or(0) as u64);
+    }
+}
+
+/// Appends what says who calls as the field of this number.
+pub(super) fn put_credentials(into: &mut BytesMut, field: u32, metadata: &Metadata) {
     let credentials = metadata.value(AUTHENTICATION_BIN).or_else(|| metadata.value(AUTHENTICATION));
     if let Some(credentials) = credentials {
-        proto::put_bytes(into, 7, credentials);
+        proto::put_bytes(into, field, credentials);
     }
-    put_all_but(into, metadata, &OWN);
 }
 
 /// Whether the request adds nothing to the metadata of its call.

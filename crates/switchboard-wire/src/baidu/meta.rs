@@ -4,6 +4,9 @@ use super::stream::Settings;
 use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
+/// The number of the field of this name.
+pub(super) const USER_FIELDS: u32 = 9;
+
 /// The fields of a meta that are of use here; everything else is skipped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Meta<'a> {
@@ -26,6 +29,8 @@ pub(super) struct Meta<'a> {
 pub(super) struct Request<'a> {
     pub(super) service_name: &'a [u8],
     pub(super) method_name: &'a [u8],
+    /// The place of the method in its service, in layouts that have it.
+    pub(super) method_index: Option<i32>,
     pub(super) log_id: i64,
     pub(super) trace_id: i64,
     pub(super) span_id: i64,
@@ -65,7 +70,7 @@ impl<'a> Meta<'a> {
                 5 => meta.attachment_size = value.number() as i32,
                 7 => meta.authentication_data = value.bytes(),
                 8 => meta.stream = Some(Settings::read(value.bytes())?),
-                9 => meta.user_fields = Pairs { fields: bytes, number: 9 },
+                USER_FIELDS => meta.user_fields = Pairs { fields: bytes, number: USER_FIELDS },
                 10 => meta.content_type = value.number() as i32,
                 11 => meta.checksum_type = value.number() as i32,
                 12 => meta.checksum_value = value.bytes(),
@@ -155,7 +160,12 @@ impl<'a> Pairs<'a> {
 
 /// Appends a pair of `user_fields`.
 pub(super) fn put_user_field(into: &mut BytesMut, name: &str, text: &[u8]) {
-    proto::put_message(into, 9, |pair| {
+    put_pair(into, USER_FIELDS, name, text);
+}
+
+/// Appends a pair as the field of this number.
+pub(super) fn put_pair(into: &mut BytesMut, field: u32, name: &str, text: &[u8]) {
+    proto::put_message(into, field, |pair| {
         proto::put_bytes(pair, 1, name.as_bytes());
         proto::put_bytes(pair, 2, text);
     });

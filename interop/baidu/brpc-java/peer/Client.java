@@ -74,7 +74,7 @@ public final class Client {
                 Echo.UnknownByIndex unknown = BrpcProxy.getProxy(client, Echo.UnknownByIndex.class);
                 nope = () -> unknown.nope(request("abc"));
                 nobody = () -> unknown.nobody(request("abc"));
-                fails(nope, "interop.baidu.Echo has 3 methods");
+                fails(nope, "interop.baidu.Echo has 3");
             } else {
                 Echo.UnknownByName unknown = BrpcProxy.getProxy(client, Echo.UnknownByName.class);
                 nope = () -> unknown.nope(request("abc"));
