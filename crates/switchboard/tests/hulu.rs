@@ -9,8 +9,8 @@ use buffa_types::google::protobuf::StringValue;
 use std::time::Duration;
 use support::raw::soon;
 use switchboard::{
-    Call, Channel, ClientMethod, Code, Codec, Compression, Kind, MethodInfo, Reply, Result, Running, Server,
-    Service, ServiceInfo, Status, UnaryCall, codec::proto,
+    Call, Channel, ClientMethod, Code, Codec, Compression, Idempotency, Kind, MethodInfo, Reply, Result,
+    Running, Server, Service, ServiceInfo, Status, UnaryCall, codec::proto,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -145,7 +145,7 @@ async fn hulu_carries_more_than_sofa_beside_a_message() {
 #[tokio::test]
 async fn a_place_is_known_from_a_file_or_said() {
     let running = start().await;
-    let named = ClientMethod::intern("test.v1.Files/Turn", Kind::Unary, Default::default()).unwrap();
+    let named = ClientMethod::intern("test.v1.Files/Turn", Kind::Unary, Idempotency::Unknown).unwrap();
     let call = |channel: &Channel| channel.unary(named, Codec::Proto, encode("x"), decode);
     let hulu = channel(&running, "hulu").await;
     let status = call(&hulu).await.unwrap_err();
