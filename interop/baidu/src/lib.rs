@@ -1,5 +1,6 @@
-//! Our two ends of baidu_std and its relatives, for the Java programs of `java/` and `brpc-java/` and those of `python/`
-//! that speak streams: [`Echo`] is what their clients call, [`cases`], [`brpc_java`] and [`streams`] are what their servers are asked.
+//! Our two ends of baidu_std and its relatives, for the Java programs of `java/` and `brpc-java/` and those of
+//! `python/` that speak streams: [`Echo`] is what their clients call, [`cases`], [`brpc_java`] and [`streams`] are what
+//! their servers are asked.
 
 pub mod brpc_java;
 pub mod cases;

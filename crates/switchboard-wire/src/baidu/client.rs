@@ -87,8 +87,8 @@ impl Client {
         self
     }
 
-    /// Knows where methods, `package.Service/Method`, have their places in their services, from 0; without it only those
-    /// of generated code, which has it from a `.proto` file. [`Layout::Hulu`] calls methods so.
+    /// Knows where methods, `package.Service/Method`, have their places in their services, from 0; without it only
+    /// those of generated code, which has it from a `.proto` file. [`Layout::Hulu`] calls methods so.
     #[must_use]
     pub fn indexes(mut self, indexes: Arc<HashMap<String, u16>>) -> Client {
         self.indexes = indexes;

@@ -2,10 +2,10 @@
 //!
 //! | option | values | |
 //! | --- | --- | --- |
-//! | `names` | `full`, `short` | `package.Service` (default), or `Service` as jprotobuf's and old servers have it, and all of hulu (default) |
+//! | `names` | `full`, `short` | `package.Service`; or `Service` as old servers have it, which is hulu's default |
 //! | `codec` | `proto` (default), `json` | baidu_std: how messages are written; traits are always JSON |
 //! | `checksum` | `none` (default), `crc32c` | baidu_std: of requests, which brpc's servers answer in kind |
-//! | `index` | `package.Service/Method:PLACE` | hulu: the place of a method in its service, from 0; generated code knows it |
+//! | `index` | `package.Service/Method:PLACE` | hulu: its place in the service, from 0; generated code knows it |
 
 use super::Foreign;
 use crate::{Codec, Limits};
