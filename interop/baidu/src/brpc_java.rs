@@ -1,7 +1,7 @@
 //! What a server of brpc-java is asked, on each wire that it speaks.
 
 use crate::{
-    cases::{Cases, attachments, client, compressed, expect, failure, many, request, says},
+    cases::{BOTH, Cases, attachments, client, compressed, expect, failure, many, request, says},
     proto::EchoClient,
 };
 use switchboard::{Code, Compression, Result};
@@ -19,10 +19,12 @@ pub async fn run(address: &str, wire: &str) -> Result<usize> {
     cases.check("gzip", compressed(&echo, Compression::Gzip).await);
     cases.check("snappy", compressed(&echo, Compression::Snappy).await);
     cases.check("zlib", compressed(&echo, Compression::Deflate).await);
-    if wire == "sofa" {
-        cases.check("no attachments", no_attachments(&echo).await);
-    } else {
-        cases.check("attachments", attachments(&echo).await);
+    match wire {
+        "sofa" => cases.check("no attachments", no_attachments(&echo).await),
+        "hulu" => cases.check("attachments", attachments(&echo, "abc", &[Compression::None]).await),
+        _ => cases.check("attachments", attachments(&echo, &"z".repeat(1000), &BOTH).await),
+    }
+    if wire != "sofa" {
         cases.check("log id, credentials and pairs", beside(&echo, wire).await);
     }
     cases.check("errors", errors(&echo, wire).await);

@@ -38,7 +38,7 @@ pub async fn run(address: &str) -> Result<usize> {
     check("large message", says(&full, &"x".repeat(3_000_000)).await);
     check("gzip", compressed(&full, Compression::Gzip).await);
     check("snappy", compressed(&full, Compression::Snappy).await);
-    check("attachments", attachments(&short).await);
+    check("attachments", attachments(&short, &"z".repeat(1000), &BOTH).await);
     check("log id and credentials", beside(&full).await);
     check("errors", errors(&full).await);
     check("many callers", many(&full).await);
@@ -73,13 +73,16 @@ pub(crate) async fn compressed(client: &EchoClient, compression: Compression) ->
     expect(reply.text == "hello small", || reply.text.clone())
 }
 
-pub(crate) async fn attachments(client: &EchoClient) -> Result<()> {
+/// Plain messages and compressed ones.
+pub(crate) const BOTH: [Compression; 2] = [Compression::None, Compression::Gzip];
+
+/// Attachments come back turned round, beside a message with this text.
+pub(crate) async fn attachments(client: &EchoClient, text: &str, each: &[Compression]) -> Result<()> {
     for size in [1, 1000, 2_000_000] {
         let sent: Vec<u8> = (0..size).map(|at: u32| (at * 7) as u8).collect();
         let turned: Vec<u8> = sent.iter().rev().copied().collect();
-        for compression in [Compression::None, Compression::Gzip] {
-            let text = "z".repeat(1000);
-            let call = client.echo(request(&text)).compression(compression);
+        for compression in each {
+            let call = client.echo(request(text)).compression(*compression);
             let reply = call.attachment(sent.clone()).await?;
             expect(reply.attachment().is_some_and(|came| *came == turned), || {
                 format!("of {size} bytes {:?} came back", reply.attachment().map(|bytes| bytes[..].len()))

@@ -463,7 +463,7 @@ fn correlation_ids_are_any_64_bits() {
         let mut out = Outbox::new();
         let payload = Bytes::from_static(b"abc");
         frame::put(Layout::Standard, &mut out, None, &Payload::one(&payload), |meta| {
-            proto::put_number(meta, 4, 1 << 40)
+            proto::put_number(meta, 4, 1 << 40);
         });
         out.take_all()
     };

@@ -339,11 +339,10 @@ pub fn baidu_conversation(data: &[u8]) {
         if let Some(status) = status {
             let Some(ClientEvent::End { id: told, end: Err(came) }) = next() else { panic!("no end") };
             assert_eq!(told, id);
-            match is_standard {
-                true => same(&came, &status),
-                false => {
-                    assert_eq!((error_code(&came), came.message()), (error_code(&status), status.message()))
-                }
+            if is_standard {
+                same(&came, &status);
+            } else {
+                assert_eq!((error_code(&came), came.message()), (error_code(&status), status.message()));
             }
             continue;
         }
