@@ -16,6 +16,8 @@ use crate::process::{self, Failure, Workspace};
 /// A program that the interop steps need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
+    /// The programs of `interop/baidu/brpc-java` with that library; its path is the folder of both.
+    BrpcJava,
     Buf,
     /// The browser, which needs no window.
     Chromium,
@@ -59,6 +61,7 @@ pub(crate) enum Peer {
 }
 
 const ALL: &[Peer] = &[
+    Peer::BrpcJava,
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
@@ -148,7 +151,12 @@ impl Peers {
             Peer::Curl => curl(),
             Peer::Dnsmasq => dnsmasq(),
             Peer::Etcd => debian("etcd", "etcd-server"),
-            Peer::Jprotobuf => java::jprotobuf(&self.baidu, &self.folder.join("jprotobuf-rpc-4.2.2")),
+            Peer::BrpcJava => {
+                java::compiled(&self.baidu.join("brpc-java"), &self.folder.join("brpc-java-2.5.9"))
+            }
+            Peer::Jprotobuf => {
+                java::compiled(&self.baidu.join("java"), &self.folder.join("jprotobuf-rpc-4.2.2"))
+            }
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
             Peer::Node => self.node(),
             // The import notices an environment whose interpreter was replaced since.
@@ -303,6 +311,7 @@ impl Peers {
 impl Peer {
     fn name(self) -> &'static str {
         match self {
+            Self::BrpcJava => "Java with brpc-java",
             Self::Buf => "buf",
             Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",

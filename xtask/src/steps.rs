@@ -173,6 +173,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::baidu(run),
     },
     Step {
+        name: "interop-brpc-java",
+        about: "baidu_std, hulu and sofa with Baidu's brpc-java, client and server: compression, attachments, pairs, errors",
+        check: |run| suites::brpc_java(run),
+    },
+    Step {
         name: "interop-baidu-streams",
         about: "streaming RPC of baidu_std with Python programs that were written from its description, client and server",
         check: |run| suites::baidu_streams(run),

@@ -133,6 +133,11 @@ pub(crate) fn baidu(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Jprotobuf, |java| baidu::check(run, &java))
 }
 
+/// baidu_std and its relatives with Baidu's framework for Java, in both directions.
+pub(crate) fn brpc_java(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::BrpcJava, |java| baidu::check_brpc_java(run, &java))
+}
+
 /// The streams of baidu_std with a Python program that was written from their description, in both roles.
 pub(crate) fn baidu_streams(run: &Run<'_>) -> Outcome {
     if !process::is_in_path("python3") {

@@ -1,4 +1,5 @@
-//! baidu_std, the protocol of brpc: one frame a request and one a response, in any order.
+//! baidu_std, the protocol of brpc: one frame a request and one a response, in any order. Its older relatives
+//! hulu_pbrpc and sofa_pbrpc are other [layouts](Layout) of the same machines, without streams.
 //!
 //! ```text
 //! "PRPC" | body size u32 BE | meta size u32 BE | RpcMeta (protobuf) | message | attachment
@@ -16,6 +17,7 @@
 //! | `request.log_id`, `trace_id` | `baidu-log-id`, `baidu-trace-id`, decimal numbers |
 //! | `request.span_id`, `parent_span_id` | `baidu-span-id`, `baidu-parent-span-id`, decimal numbers |
 //! | `request.request_id` | `x-request-id` |
+//! | the same number as brpc-java has it, `request.ext_fields` | the same names in lower case; of requests that come |
 //! | `authentication_data` | `authorization` of all calls: `Bearer DATA` unless it names a scheme itself |
 //! | the same, no plain text | `baidu-authentication-bin` of all calls |
 //! | `response.error_code` | `baidu-error-code` of the status; [`error_code`] and [`status_of`] say what it means |
@@ -52,23 +54,25 @@ mod client;
 mod error;
 mod fields;
 mod frame;
+mod hulu;
+mod layout;
 mod meta;
 mod server;
+mod sofa;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use client::{Client, Names};
 pub use error::{error_code, status_of};
+pub use layout::Layout;
 pub use server::Server;
 
-/// The first bytes of every request and response.
-pub const MAGIC: [u8; 4] = *b"PRPC";
 /// The first bytes of every frame of a stream.
 const STREAM_MAGIC: [u8; 4] = *b"STRM";
 /// Most streams on a connection.
 pub const STREAMS_MAX: usize = 1024;
-/// Largest `RpcMeta` that is taken, in bytes; a frame with a larger one ends the connection.
+/// Largest meta that is taken, in bytes; a frame with a larger one ends the connection.
 pub const META_BYTES_MAX: u32 = 64 << 10;
 /// Longest name of a service or method, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

@@ -320,6 +320,34 @@ impl MethodTable {
         if let Some(found) = self.find(&name) {
             return Ok(found);
         }
+        let known = self.short(service)?.map(|known| format!("{}/{method}", known.name));
+        let name = known.unwrap_or(name);
+        self.find(&name).ok_or_else(|| self.unknown(&name))
+    }
+
+    /// The method that has this place, from 0, in a service that is named with or without its package. An
+    /// [`alias`](Self::alias) `SERVICE/PLACE` comes first.
+    ///
+    /// # Errors
+    /// `Unimplemented` for a service or a place that is unknown, and for the name of services of several packages.
+    pub fn find_index(&self, service: &str, index: i32) -> Result<MethodId, crate::Status> {
+        if let Some(found) = self.find(&format!("{service}/{index}")) {
+            return Ok(found);
+        }
+        let full = self.services.iter().find(|known| known.name == service).copied();
+        let Some(known) = full.map_or_else(|| self.short(service), |known| Ok(Some(known)))? else {
+            return Err(self.unknown(service));
+        };
+        let method = usize::try_from(index).ok().and_then(|index| known.methods.get(index));
+        let found = method.and_then(|method| self.find(&format!("{}/{}", known.name, method.name)));
+        found.ok_or_else(|| {
+            let (name, count) = (known.name, known.methods.len());
+            crate::Status::unimplemented(format!("unknown method {index}: {name} has {count}, from 0 on"))
+        })
+    }
+
+    /// The service that is named so without its package.
+    fn short(&self, service: &str) -> Result<Option<&'static ServiceInfo>, crate::Status> {
         let is_it =
             |known: &&&ServiceInfo| known.name.rsplit_once('.').is_some_and(|(_, short)| short == service);
         let mut services = self.services.iter().filter(is_it);
@@ -328,11 +356,7 @@ impl MethodTable {
                 "{service} may be {} or {}: say which by its package",
                 one.name, other.name
             ))),
-            (Some(known), None) => {
-                let name = format!("{}/{method}", known.name);
-                self.find(&name).ok_or_else(|| self.unknown(&name))
-            }
-            (None, _) => Err(self.unknown(&name)),
+            (known, _) => Ok(known.copied()),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each entry looks at a prefix and answers [`Verdict`]; the first entry that accepts wins, and a connection
 //! that every entry excludes is closed. Nothing is consumed: the chosen protocol gets the bytes first.
 
-use crate::{baidu, erpc, kiss, native, rpcx, thrift};
+use crate::{baidu::Layout, erpc, kiss, native, rpcx, thrift};
 
 /// Most bytes that any entry needs, the HTTP request line aside.
 pub const PEEK_MAX: usize = 64;
@@ -27,6 +27,8 @@ pub enum Protocol {
     BaiduStd,
     /// eRPC, or teleport, in any of its framings.
     Erpc,
+    /// hulu_pbrpc, of brpc.
+    Hulu,
     /// HTTP/1.1: Connect, gRPC-Web, JSON.
     Http1,
     /// HTTP/2 with prior knowledge: gRPC and all that HTTP/1.1 carries.
@@ -39,6 +41,8 @@ pub enum Protocol {
     Native,
     /// rpcx.
     Rpcx,
+    /// sofa_pbrpc, of brpc.
+    Sofa,
     /// Apache Thrift, in any of its framings.
     Thrift,
     /// TLS, with one of the others inside.
@@ -51,12 +55,14 @@ impl Protocol {
         match self {
             Protocol::BaiduStd => "baidu_std",
             Protocol::Erpc => "erpc",
+            Protocol::Hulu => "hulu",
             Protocol::Http1 => "http1",
             Protocol::Http2 => "http2",
             Protocol::JsonRpc => "jsonrpc",
             Protocol::Kiss => "kiss",
             Protocol::Native => "native",
             Protocol::Rpcx => "rpcx",
+            Protocol::Sofa => "sofa",
             Protocol::Thrift => "thrift",
             Protocol::Tls => "tls",
         }
@@ -78,7 +84,9 @@ pub enum Sniffed {
 const ENTRIES: &[Entry] = &[
     (Protocol::Native, is_native),
     (Protocol::Tls, is_tls),
-    (Protocol::BaiduStd, is_baidu_std),
+    (Protocol::BaiduStd, |prefix| starts(prefix, &Layout::Standard.magic())),
+    (Protocol::Hulu, |prefix| starts(prefix, &Layout::Hulu.magic())),
+    (Protocol::Sofa, |prefix| starts(prefix, &Layout::Sofa.magic())),
     (Protocol::Http2, is_http2),
     (Protocol::Http1, is_http1),
     (Protocol::JsonRpc, is_jsonrpc),
@@ -115,10 +123,6 @@ fn is_tls(prefix: &[u8]) -> Verdict {
         None if prefix.len() == 2 && starts(prefix, b"\x16\x03") == Verdict::Yes => Verdict::More,
         None => starts(prefix, b"\x16\x03"),
     }
-}
-
-fn is_baidu_std(prefix: &[u8]) -> Verdict {
-    starts(prefix, &baidu::MAGIC)
 }
 
 fn is_http2(prefix: &[u8]) -> Verdict {
@@ -259,6 +263,8 @@ mod tests {
             (b"\xF5SWB\x01\0\0\0", Protocol::Native),
             (b"\x16\x03\x01\x02\x00\x01", Protocol::Tls),
             (b"PRPC\0\0\0\x20", Protocol::BaiduStd),
+            (b"HULU\x20\0\0\0", Protocol::Hulu),
+            (b"SOFA\x20\0\0\0", Protocol::Sofa),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Protocol::Http2),
             (b"POST /a.B/C HTTP/1.1\r\n", Protocol::Http1),
             (b"GET / HTTP/1.1\r\n", Protocol::Http1),

@@ -134,8 +134,8 @@ pub(crate) struct ReplyMetadata {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `kiss`,
-    /// `rpcx`, `thrift` or `local`.
+    /// The wire: `native`, `grpc`, `grpc-web`, `connect`, `http-json`, `jsonrpc`, `baidu_std`, `erpc`, `hulu`, `kiss`,
+    /// `rpcx`, `sofa`, `thrift` or `local`.
     pub wire: &'static str,
     /// Address of the peer, for people: `tcp://[::1]:4444`, `tls://[::1]:4444`, `unix:`,
     /// `memory://name`, `local`.
@@ -386,7 +386,7 @@ impl Cx {
     }
 
     /// Bytes that the caller sent beside the message, not compressed and as large as a message may be. Only baidu_std
-    /// carries them, and calls inside this process.
+    /// and hulu carry them, and calls inside this process.
     pub fn attachment(&self) -> Option<&Bytes> {
         self.metadata().attachment()
     }
@@ -481,7 +481,7 @@ impl Cx {
     /// `Unimplemented` where the wire of the [peer](Self::peer) has no place for them.
     pub fn reply_attachment(&self, bytes: impl Into<Bytes>) -> Result<()> {
         match self.peer().wire {
-            "baidu_std" | "local" => {
+            "baidu_std" | "hulu" | "local" => {
                 self.reply_mut(|reply| reply.head.set_attachment(bytes));
                 Ok(())
             }

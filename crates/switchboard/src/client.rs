@@ -57,6 +57,11 @@ impl ClientMethod {
         self.service.methods.get(usize::from(self.index)).map_or(Kind::Unary, |method| method.kind)
     }
 
+    /// Its place in the service, as a `.proto` file has it; methods that are known by name alone have none.
+    pub(crate) fn place(&self) -> Option<u16> {
+        (!self.service.descriptor.is_empty()).then_some(self.index)
+    }
+
     /// The schema that the caller was built from.
     pub(crate) fn schema(&self) -> Option<SchemaId> {
         self.service.methods.get(usize::from(self.index)).and_then(|method| method.schema)

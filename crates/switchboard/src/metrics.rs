@@ -122,7 +122,8 @@ pub struct ServerStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CarrierStats {
-    /// `baidu_std`, `erpc`, `http1`, `http2`, `jsonrpc`, `kiss`, `native`, `rpcx`, `thrift` or `websocket`.
+    /// `baidu_std`, `erpc`, `http1`, `http2`, `hulu`, `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift` or
+    /// `websocket`.
     pub protocol: &'static str,
     /// Connections that began to speak it.
     pub connections: u64,

@@ -41,7 +41,7 @@ impl Service for Mirror {
 }
 
 /// Channels, by scheme and options.
-const CHANNELS: [&str; 25] = [
+const CHANNELS: [&str; 27] = [
     "tcp://ADDRESS",
     "tcp://ADDRESS?wire=baidu_std",
     "tcp://ADDRESS?wire=baidu_std&codec=json&names=short&checksum=crc32c",
@@ -55,12 +55,14 @@ const CHANNELS: [&str; 25] = [
     "tcp://ADDRESS?wire=grpc-web",
     "tcp://ADDRESS?wire=grpc-web&http=1",
     "tcp://ADDRESS?wire=grpc-web-text",
+    "tcp://ADDRESS?wire=hulu&index=test.Mirror/Show:0",
     "tcp://ADDRESS?wire=jsonrpc",
     "tcp://ADDRESS?wire=kiss&function=test.Mirror/Show:1",
     "tcp://ADDRESS?wire=kiss&function=test.Mirror/Show:1&snappy=forced",
     "tcp://ADDRESS?wire=rpcx",
     "tcp://ADDRESS?wire=rpcx&codec=json&names=short",
     "tcp://ADDRESS?wire=rpcx&network=http",
+    "tcp://ADDRESS?wire=sofa&compression=gzip",
     "tcp://ADDRESS?wire=thrift",
     "tcp://ADDRESS?wire=thrift&framed=false",
     "tcp://ADDRESS?wire=thrift&protocol=compact",

@@ -28,25 +28,26 @@ impl Cases {
 /// # Errors
 /// The server cannot be reached.
 pub async fn run(address: &str) -> Result<usize> {
-    let full = client(address, "").await?;
-    let short = client(address, "&names=short").await?;
+    let full = client(address, "baidu_std").await?;
+    let short = client(address, "baidu_std&names=short").await?;
     let mut cases = Cases::default();
     let mut check = |name: &str, result: Result<()>| cases.check(name, result);
     check("full name", says(&full, "abc").await);
     check("short name", says(&short, "abc").await);
-    check("checksums are ignored", says(&client(address, "&checksum=crc32c").await?, "abc").await);
+    check("checksums are ignored", says(&client(address, "baidu_std&checksum=crc32c").await?, "abc").await);
     check("large message", says(&full, &"x".repeat(3_000_000)).await);
     check("gzip", compressed(&full, Compression::Gzip).await);
     check("snappy", compressed(&full, Compression::Snappy).await);
-    check("attachments", attachments(&short).await);
+    check("attachments", attachments(&short, &"z".repeat(1000), &BOTH).await);
     check("log id and credentials", beside(&full).await);
     check("errors", errors(&full).await);
     check("many callers", many(&full).await);
     Ok(cases.failed)
 }
 
-pub(crate) async fn client(address: &str, options: &str) -> Result<EchoClient> {
-    let url = format!("tcp://{address}?wire=baidu_std{options}");
+/// A client of the server on this address, on a wire with its options.
+pub(crate) async fn client(address: &str, wire: &str) -> Result<EchoClient> {
+    let url = format!("tcp://{address}?wire={wire}");
     Ok(EchoClient::new(Channel::connect(&url).await?))
 }
 
@@ -58,12 +59,12 @@ pub(crate) fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Status::internal(what())) }
 }
 
-async fn says(client: &EchoClient, text: &str) -> Result<()> {
+pub(crate) async fn says(client: &EchoClient, text: &str) -> Result<()> {
     let reply = client.echo(request(text)).await?;
     expect(reply.text == format!("hello {text}"), || format!("{} bytes came back", reply.text.len()))
 }
 
-async fn compressed(client: &EchoClient, compression: Compression) -> Result<()> {
+pub(crate) async fn compressed(client: &EchoClient, compression: Compression) -> Result<()> {
     let text = "y".repeat(300_000);
     // The server answers as it was asked.
     let reply = client.echo(request(&text)).compression(compression).await?;
@@ -72,13 +73,16 @@ async fn compressed(client: &EchoClient, compression: Compression) -> Result<()>
     expect(reply.text == "hello small", || reply.text.clone())
 }
 
-async fn attachments(client: &EchoClient) -> Result<()> {
+/// Plain messages and compressed ones.
+pub(crate) const BOTH: [Compression; 2] = [Compression::None, Compression::Gzip];
+
+/// Attachments come back turned round, beside a message with this text.
+pub(crate) async fn attachments(client: &EchoClient, text: &str, each: &[Compression]) -> Result<()> {
     for size in [1, 1000, 2_000_000] {
         let sent: Vec<u8> = (0..size).map(|at: u32| (at * 7) as u8).collect();
         let turned: Vec<u8> = sent.iter().rev().copied().collect();
-        for compression in [Compression::None, Compression::Gzip] {
-            let text = "z".repeat(1000);
-            let call = client.echo(request(&text)).compression(compression);
+        for compression in each {
+            let call = client.echo(request(text)).compression(*compression);
             let reply = call.attachment(sent.clone()).await?;
             expect(reply.attachment().is_some_and(|came| *came == turned), || {
                 format!("of {size} bytes {:?} came back", reply.attachment().map(|bytes| bytes[..].len()))
@@ -105,14 +109,14 @@ async fn errors(client: &EchoClient) -> Result<()> {
     says(client, "after").await
 }
 
-fn failure<T>(result: Result<T>) -> Result<Status> {
+pub(crate) fn failure<T>(result: Result<T>) -> Result<Status> {
     match result {
         Ok(_) => Err(Status::internal("it did not fail")),
         Err(status) => Ok(status),
     }
 }
 
-async fn many(client: &EchoClient) -> Result<()> {
+pub(crate) async fn many(client: &EchoClient) -> Result<()> {
     let callers = (0..50).map(|caller| {
         let client = client.clone();
         tokio::spawn(async move {

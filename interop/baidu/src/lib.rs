@@ -1,6 +1,8 @@
-//! Our two ends of baidu_std, for the Java programs of `java/` and those of `python/` that speak streams: [`Echo`] is
-//! what their clients call, [`cases`] and [`streams`] are what their servers are asked.
+//! Our two ends of baidu_std and its relatives, for the Java programs of `java/` and `brpc-java/` and those of
+//! `python/` that speak streams: [`Echo`] is what their clients call, [`cases`], [`brpc_java`] and [`streams`] are what
+//! their servers are asked.
 
+pub mod brpc_java;
 pub mod cases;
 pub mod streams;
 
@@ -37,10 +39,11 @@ impl proto::Echo for Echo {
         }
         let log_id = cx.metadata().text("baidu-log-id").and_then(|text| text.parse().ok());
         let known = cx.metadata().text("authorization") == Some("Bearer s3cret");
+        let who = cx.metadata().text("x-who").map_or(String::new(), |who| format!(", {who}"));
         Ok(EchoReply {
             text: format!("hello {}", request.text),
             log_id: log_id.unwrap_or_default(),
-            caller: if known { "ali" } else { "nobody" }.to_owned(),
+            caller: format!("{}{who}", if known { "ali" } else { "nobody" }),
             ..EchoReply::default()
         })
     }

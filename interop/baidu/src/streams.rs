@@ -11,7 +11,7 @@ use switchboard::{Code, Receiver, Result, Status};
 /// # Errors
 /// The server cannot be reached.
 pub async fn run(address: &str) -> Result<usize> {
-    let echo = client(address, "&connections=1").await?;
+    let echo = client(address, "baidu_std&connections=1").await?;
     let mut cases = Cases::default();
     cases.check("replies in a stream", counts(&echo).await);
     cases.check("messages both ways", chats(&echo).await);

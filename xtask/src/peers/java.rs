@@ -7,12 +7,12 @@ use std::process::Command;
 use super::{absolute, apt_install, attempt, create, read, write};
 use crate::process::{self, Failure};
 
-/// The programs of `interop/baidu` compiled into `classes`, with what they need in `lib`; both are in `folder`, and so
-/// is all that Maven keeps.
-pub(super) fn jprotobuf(sources: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+/// The programs in the folder `peer` of `sources` compiled into `classes`, with what its `pom.xml` needs in `lib`; both
+/// are in `folder`, and so is all that Maven keeps.
+pub(super) fn compiled(sources: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     create(folder)?;
     let folder = absolute(folder)?;
-    let programs = programs(&sources.join("java/peer"))?;
+    let programs = programs(&sources.join("peer"))?;
     let pom = sources.join("pom.xml");
     let wanted = programs.iter().try_fold(read(&pom)?, |all, file| read(file).map(|text| all + &text))?;
     let stamp = folder.join("installed.txt");

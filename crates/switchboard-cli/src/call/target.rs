@@ -14,11 +14,13 @@ pub(super) enum Wire {
     Grpc,
     GrpcWeb,
     GrpcWebText,
+    Hulu,
     #[value(name = "jsonrpc")]
     JsonRpc,
     Kiss,
     Native,
     Rpcx,
+    Sofa,
     Thrift,
 }
 
@@ -31,17 +33,20 @@ impl Wire {
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::GrpcWebText => "grpc-web-text",
+            Wire::Hulu => "hulu",
             Wire::JsonRpc => "jsonrpc",
             Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
+            Wire::Sofa => "sofa",
             Wire::Thrift => "thrift",
         }
     }
 
     /// Whether a server that speaks it may well speak nothing else: without streams, and without reflection.
     pub(super) fn is_foreign(self) -> bool {
-        matches!(self, Wire::BaiduStd | Wire::Erpc | Wire::Kiss | Wire::Rpcx | Wire::Thrift)
+        use Wire::{BaiduStd, Erpc, Hulu, Kiss, Rpcx, Sofa, Thrift};
+        matches!(self, BaiduStd | Erpc | Hulu | Kiss | Rpcx | Sofa | Thrift)
     }
 
     /// Whether it goes over HTTP.
@@ -344,7 +349,7 @@ mod tests {
             ("http://a:1/x", "has a path"),
             (
                 "a:1?wire=soap",
-                "expected one of baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, jsonrpc, kiss, native, rpcx, thrift",
+                "expected one of baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, hulu, jsonrpc, kiss, native, rpcx, sofa, thrift",
             ),
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),

@@ -39,9 +39,11 @@ pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String
         ("JSON-RPC, WebSocket", format!("ws://{address}/?wire=jsonrpc"), &REPLIES[..]),
         ("baidu_std, TCP", format!("tcp://{address}?wire=baidu_std"), &UNARY[..]),
         ("erpc, TCP", format!("tcp://{address}?wire=erpc"), &UNARY[..]),
+        ("hulu, TCP", format!("tcp://{address}?wire=hulu"), &UNARY[..]),
         ("kiss-rpc, TCP", kiss::url(address), &UNARY[..]),
         ("rpcx proto, TCP", format!("tcp://{address}?wire=rpcx"), &UNARY[..]),
         ("rpcx MessagePack, TCP", format!("tcp://{address}?wire=rpcx&codec=msgpack"), &UNARY[..]),
+        ("sofa, TCP", format!("tcp://{address}?wire=sofa"), &UNARY[..]),
     ] {
         let channel = Channel::connect(&url).await.map_err(|status| format!("connect to {url}: {status}"))?;
         let ours = Ours {

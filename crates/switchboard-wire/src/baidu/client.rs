@@ -3,18 +3,24 @@
 mod streams;
 
 use super::{
-    PEER_BYTES_MAX, checksum, error, fields,
+    Layout, PEER_BYTES_MAX, checksum, error, fields,
     frame::{self, Frame, Framer, Payload},
+    layout::Sent,
     meta::{Meta, put_nonzero},
     stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Metadata, Origin, Outbox, SchemaId, Status, proto, snappy,
-    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open},
+    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, proto, snappy,
+    wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use std::{collections::VecDeque, io::Read, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io::Read,
+    sync::Arc,
+    time::Duration,
+};
 
 /// How services are named to the server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -36,6 +42,8 @@ pub struct Client {
     limits: Limits,
     names: Names,
     checksums: bool,
+    /// Where methods have their places, for those that no schema says it of.
+    indexes: Arc<HashMap<String, u16>>,
     /// By number.
     methods: Vec<Method>,
     /// Streams of the calls that have some.
@@ -47,8 +55,12 @@ pub struct Client {
 /// A method that has a number.
 #[derive(Clone, Debug, Default)]
 struct Method {
-    /// The fields `service_name` and `method_name` of a request.
+    /// `package.Service/Method`.
+    name: Box<str>,
+    /// The fields of a request that name it.
     named: Bytes,
+    /// Its place in its service, if that is known.
+    index: Option<u16>,
     /// Its calls open a stream.
     streams: bool,
 }
@@ -61,10 +73,26 @@ impl Client {
             limits,
             names: Names::Full,
             checksums: false,
+            indexes: Arc::default(),
             methods: Vec::new(),
             streams: streams::Streams::default(),
             queued: VecDeque::new(),
         }
+    }
+
+    /// Reads and writes frames of this layout.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Layout) -> Client {
+        self.framer.layout = layout;
+        self
+    }
+
+    /// Knows where methods, `package.Service/Method`, have their places in their services, from 0; without it only
+    /// those of generated code, which has it from a `.proto` file. [`Layout::Hulu`] calls methods so.
+    #[must_use]
+    pub fn indexes(mut self, indexes: Arc<HashMap<String, u16>>) -> Client {
+        self.indexes = indexes;
+        self
     }
 
     /// Names services so.
@@ -82,16 +110,26 @@ impl Client {
         self
     }
 
+    /// The fields of a request that name this method.
+    fn named(&self, name: &str, index: Option<u16>) -> Bytes {
+        let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
+        let service = match self.names {
+            Names::Full => service,
+            Names::Short => service.rsplit_once('.').map_or(service, |(_, short)| short),
+        };
+        self.framer.layout.named(service, method, index).freeze()
+    }
+
     /// Reads a response whose frame is whole.
     fn response(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ClientEvent>, Fatal> {
-        let bytes = frame.meta_of(input);
-        let meta = read(bytes)?;
+        let meta = self.framer.layout.response(frame.meta_of(input), frame.payload());
+        let meta = meta.map_err(|_| unreadable())?;
         // The number of a call that is not ours, or of none, is no matter: somebody gave up on it.
         let id = u32::try_from(meta.correlation_id).ok();
         let max = self.limits.message_bytes_max;
         let payload = frame.payload();
         let refused = if meta.response.is_some_and(|response| response.error_code != 0) {
-            Some(error::read(bytes, &meta, &self.limits))
+            Some(error::read(&meta, &self.limits))
         } else if payload > max as usize {
             Some(Status::resource_exhausted(format!(
                 "a reply of {payload} bytes is over the limit of {max} bytes (message_bytes_max of the receiver)"
@@ -104,8 +142,7 @@ impl Client {
         let metadata = match refused {
             Some(status) => Err(status),
             None if id.is_none() => Err(broken("a reply to no call")),
-            None if meta.has_user_fields => fields::read(bytes, &self.limits),
-            None => Ok(Metadata::new()),
+            None => fields::read(meta.user_fields, &self.limits),
         };
         let mut metadata = match metadata {
             Err(status) => {
@@ -145,23 +182,27 @@ impl Client {
 
 impl ClientWire for Client {
     fn name(&self) -> &'static str {
-        "baidu_std"
+        self.framer.layout.name()
     }
 
     fn method(&mut self, number: u16, name: &str, _schema: Option<SchemaId>, _out: &mut Outbox) {
-        let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
-        let service = match self.names {
-            Names::Full => service,
-            Names::Short => service.rsplit_once('.').map_or(service, |(_, short)| short),
-        };
-        let mut named = BytesMut::with_capacity(8 + name.len());
-        proto::put_bytes(&mut named, 1, service.as_bytes());
-        proto::put_bytes(&mut named, 2, method.as_bytes());
         let at = usize::from(number);
         if self.methods.len() <= at {
             self.methods.resize(at + 1, Method::default());
         }
-        self.methods[at] = Method { named: named.freeze(), streams: false };
+        let index = self.indexes.get(name).copied();
+        let named = self.named(name, index);
+        self.methods[at] = Method { name: name.into(), named, index, streams: false };
+    }
+
+    fn index(&mut self, number: u16, index: u16) {
+        let Some(method) = self.methods.get(usize::from(number)).filter(|method| method.index.is_none())
+        else {
+            return;
+        };
+        let named = self.named(&method.name, Some(index));
+        let method = &mut self.methods[usize::from(number)];
+        (method.named, method.index) = (named, Some(index));
     }
 
     fn streams(&mut self, number: u16) {
@@ -179,12 +220,16 @@ impl ClientWire for Client {
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let Open { codec, metadata, rest, .. } = open;
+        let layout = self.framer.layout;
         let (content_type, compress_type) = match (codec, open.compressed.then_some(open.encoding)) {
             (Codec::Proto, None | Some(Encoding::Identity)) => (0, 0),
             (codec, encoding) => (content_type(codec)?, compress_type(encoding)?),
         };
         let method = self.methods.get(usize::from(open.method));
         let streams = open.more || method.is_some_and(|method| method.streams);
+        if layout != Layout::Standard {
+            check_older(layout, method, codec, streams)?;
+        }
         if streams && compress_type != 0 {
             return Err(Status::unimplemented("a call with a stream is not compressed on baidu_std"));
         }
@@ -203,11 +248,9 @@ impl ClientWire for Client {
         }
         let sum = self.checksums.then(|| checksum::value(payload.message().chain(payload.attachment)));
         let named = method.map_or(&[][..], |method| &method.named);
-        frame::put(out, None, &payload, |meta| {
-            fields::put_request(meta, named, timeout_ms(open.timeout), metadata);
-            put_nonzero(meta, 3, compress_type);
-            proto::put_number(meta, 4, u64::from(id));
-            put_nonzero(meta, 5, payload.attachment.map_or(0, |attachment| attachment.len() as u64));
+        let sent = Sent { correlation_id: id.into(), compress_type, ..payload.sizes() };
+        frame::put(layout, out, None, &payload, |meta| {
+            layout.put_request(meta, named, &sent, timeout_ms(open.timeout), metadata);
             if streams {
                 Settings::of(streams::number(id)).put(meta);
             }
@@ -259,7 +302,7 @@ impl ClientWire for Client {
     }
 
     fn carries_attachments(&self) -> bool {
-        true
+        self.framer.layout != Layout::Sofa
     }
 
     /// None before the server has said which stream is its end.
@@ -284,10 +327,10 @@ impl ClientWire for Client {
         if frame.of_stream || !frame.is_whole(input) {
             return None;
         }
-        let meta = Meta::read(frame.meta_of(input)).ok()?;
+        let meta = self.framer.layout.response(frame.meta_of(input), frame.payload()).ok()?;
         let usual = meta.response.is_none_or(|response| response.error_code == 0)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
-            && !meta.has_user_fields
+            && meta.user_fields.is_empty()
             && frame.payload() <= self.limits.message_bytes_max as usize;
         let id = u32::try_from(meta.correlation_id).ok().filter(|id| usual && !self.streams.has(*id))?;
         Some((id, frame.take(0, input).0))
@@ -319,7 +362,30 @@ impl ClientWire for Client {
 }
 
 fn read(bytes: &[u8]) -> Result<Meta<'_>, Fatal> {
-    Meta::read(bytes).map_err(|_| Fatal("an RpcMeta that cannot be read".into()))
+    Meta::read(bytes).map_err(|_| unreadable())
+}
+
+fn unreadable() -> Fatal {
+    Fatal("a meta that cannot be read".into())
+}
+
+/// Whether a call has a place in one of the older layouts.
+fn check_older(layout: Layout, method: Option<&Method>, codec: Codec, streams: bool) -> Result<(), Status> {
+    let name = layout.name();
+    if streams {
+        return Err(no_streams(name));
+    }
+    if codec != Codec::Proto {
+        return Err(Status::unimplemented(format!("{codec} is not carried by {name}; proto is")));
+    }
+    match method {
+        Some(Method { name, index: None, .. }) if layout == Layout::Hulu => {
+            Err(Status::failed_precondition(format!(
+                "hulu calls methods by their place in the service, and that of {name} is not known: say index={name}:PLACE, from 0"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What came is no reply that can be used.

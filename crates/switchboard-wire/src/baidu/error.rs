@@ -19,15 +19,15 @@
 //! `user_fields["grpc-status"]`, details as `grpc-status-details-bin`, and a pause as `grpc-retry-pushback-ms`.
 
 use super::{
-    fields,
+    Layout, fields,
     frame::{self, Payload},
+    layout::Sent,
     meta::{Meta, put_user_field},
     stream::StreamMeta,
 };
 use crate::{
     Code, Limits, Metadata, Origin, Outbox, Retry, Status, base64,
     foreign::{CODE, DETAILS, PUSHBACK, cut, details, read_details},
-    proto,
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -83,14 +83,19 @@ pub(super) fn bad_request(text: impl Into<String>) -> Status {
 
 /// Writes the answer of a call that failed, a frame without message and attachment, inside a frame of a stream if there
 /// is one.
-pub(super) fn put(correlation_id: u64, status: &Status, inside: Option<&StreamMeta>, out: &mut Outbox) {
-    frame::put(out, inside, &Payload::default(), |meta| {
-        proto::put_message(meta, 2, |response| {
-            // As 64 bits, or a negative number would be another one.
-            proto::put_number(response, 1, i64::from(error_code(status)) as u64);
-            proto::put_bytes(response, 2, cut(status.message()).as_bytes());
-        });
-        proto::put_number(meta, 4, correlation_id);
+pub(super) fn put(
+    layout: Layout,
+    correlation_id: u64,
+    status: &Status,
+    inside: Option<&StreamMeta>,
+    out: &mut Outbox,
+) {
+    frame::put(layout, out, inside, &Payload::default(), |meta| {
+        let sent = Sent { correlation_id, ..Sent::default() };
+        layout.put_response(meta, Some((error_code(status), cut(status.message()))), &sent);
+        if layout != Layout::Standard {
+            return;
+        }
         put_user_field(meta, CODE, status.code().number().to_string().as_bytes());
         if let Retry::After(pause) = status.retry() {
             put_user_field(meta, PUSHBACK, pause.as_millis().to_string().as_bytes());
@@ -103,11 +108,11 @@ pub(super) fn put(correlation_id: u64, status: &Status, inside: Option<&StreamMe
 }
 
 /// The status of a response that says that its call failed.
-pub(super) fn read(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Status {
+pub(super) fn read(meta: &Meta<'_>, limits: &Limits) -> Status {
     let response = meta.response.unwrap_or_default();
     let text = String::from_utf8_lossy(response.error_text);
     let mut status = status_of(response.error_code, &text);
-    let mut metadata = match fields::read(bytes, limits) {
+    let mut metadata = match fields::read(meta.user_fields, limits) {
         Ok(metadata) => metadata,
         Err(refused) => return refused,
     };

@@ -2,7 +2,7 @@
 
 use super::{
     error::ERROR_CODE,
-    meta::{self, Meta, Request, put_nonzero, put_user_field},
+    meta::{Meta, Pairs, Request, USER_FIELDS, put_nonzero, put_pair},
 };
 use crate::{
     Limits, Metadata, Status, base64,
@@ -19,17 +19,18 @@ const REQUEST_ID: &str = "x-request-id";
 const AUTHENTICATION: &str = "baidu-authentication";
 pub(super) const AUTHENTICATION_BIN: &str = "baidu-authentication-bin";
 
-/// What a request has fields of its own for.
-const OWN: [&str; 7] =
-    [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, REQUEST_ID, AUTHENTICATION, AUTHENTICATION_BIN];
+/// What requests have fields of their own for.
+pub(super) const NUMBERS_AND_CREDENTIALS: [&str; 6] =
+    [LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID, AUTHENTICATION, AUTHENTICATION_BIN];
 
-/// What a request says beside its method: the user fields, then what the call has fields of its own for.
+/// What a request says beside its method: the pairs, then what the call has fields of its own for.
 ///
 /// # Errors
 /// `ResourceExhausted` for more than the limits allow.
-pub(super) fn of_request(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, Status> {
-    let mut metadata = if meta.has_user_fields { read(bytes, limits)? } else { Metadata::new() };
+pub(super) fn of_request(meta: &Meta<'_>, limits: &Limits) -> Result<Metadata, Status> {
+    let mut metadata = read(meta.user_fields, limits)?;
     let Some(request) = &meta.request else { return Ok(metadata) };
+    add(&mut metadata, request.pairs, limits)?;
     for (name, number) in [
         (LOG_ID, request.log_id),
         (TRACE_ID, request.trace_id),
@@ -48,45 +49,48 @@ pub(super) fn of_request(bytes: &[u8], meta: &Meta<'_>, limits: &Limits) -> Resu
     Ok(metadata)
 }
 
-/// The user fields of a meta.
+/// Pairs as metadata.
 ///
 /// # Errors
 /// `ResourceExhausted` for more than the limits allow.
-pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Metadata, Status> {
+pub(super) fn read(pairs: Pairs<'_>, limits: &Limits) -> Result<Metadata, Status> {
     let mut metadata = Metadata::new();
-    for (name, text) in meta::user_fields(bytes) {
-        let decoded = std::str::from_utf8(text).ok().filter(|_| name.ends_with(b"-bin"));
-        let decoded = decoded.and_then(base64::decode);
-        insert(&mut metadata, name, decoded.as_deref().unwrap_or(text));
-        check_count(&metadata, limits)?;
-    }
+    add(&mut metadata, pairs, limits)?;
     check_size(&metadata, limits)?;
     Ok(metadata)
 }
 
-/// Appends metadata as user fields.
-pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
-    put_all_but(into, metadata, &[]);
+fn add(metadata: &mut Metadata, pairs: Pairs<'_>, limits: &Limits) -> Result<(), Status> {
+    for (name, text) in pairs.iter() {
+        let decoded = std::str::from_utf8(text).ok().filter(|_| name.ends_with(b"-bin"));
+        let decoded = decoded.and_then(base64::decode);
+        insert(metadata, name, decoded.as_deref().unwrap_or(text));
+        check_count(metadata, limits)?;
+    }
+    Ok(())
 }
 
-fn put_all_but(into: &mut BytesMut, metadata: &Metadata, own: &[&str]) {
+/// Appends metadata as user fields.
+pub(super) fn put(into: &mut BytesMut, metadata: &Metadata) {
+    put_pairs(into, USER_FIELDS, metadata, &[]);
+}
+
+/// Appends metadata as pairs of this number, but what has fields of its own.
+pub(super) fn put_pairs(into: &mut BytesMut, field: u32, metadata: &Metadata, own: &[&str]) {
     for (name, value) in metadata.iter().filter(|(name, _)| *name != ERROR_CODE && !own.contains(name)) {
         match name.ends_with("-bin") {
-            true => put_user_field(into, name, base64::encode(value).as_bytes()),
-            false => put_user_field(into, name, value),
+            true => put_pair(into, field, name, base64::encode(value).as_bytes()),
+            false => put_pair(into, field, name, value),
         }
     }
 }
 
 /// Appends the request of a call, whose service and method are the fields `named`, and the user fields.
 pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, metadata: &Metadata) {
-    let number = |name| metadata.text(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0) as u64;
     proto::put_message(into, 1, |request| {
         request.extend_from_slice(named);
         if !metadata.is_empty() {
-            for (field, name) in (3..).zip([LOG_ID, TRACE_ID, SPAN_ID, PARENT_SPAN_ID]) {
-                put_nonzero(request, field, number(name));
-            }
+            put_numbers(request, [3, 4, 5, 6], metadata);
             if let Some(id) = metadata.text(REQUEST_ID) {
                 proto::put_bytes(request, 7, id.as_bytes());
             }
@@ -96,15 +100,29 @@ pub(super) fn put_request(into: &mut BytesMut, named: &[u8], timeout_ms: u64, me
     if metadata.is_empty() {
         return;
     }
+    put_credentials(into, 7, metadata);
+    let [log, trace, span, parent, text, binary] = NUMBERS_AND_CREDENTIALS;
+    put_pairs(into, USER_FIELDS, metadata, &[log, trace, span, parent, text, binary, REQUEST_ID]);
+}
+
+/// Appends log id, trace, span and parent span as the fields of these numbers.
+pub(super) fn put_numbers(into: &mut BytesMut, fields: [u32; 4], metadata: &Metadata) {
+    for (field, name) in fields.into_iter().zip(NUMBERS_AND_CREDENTIALS) {
+        let number = metadata.text(name).and_then(|text| text.parse::<i64>().ok());
+        put_nonzero(into, field, number.unwrap_or(0) as u64);
+    }
+}
+
+/// Appends what says who calls as the field of this number.
+pub(super) fn put_credentials(into: &mut BytesMut, field: u32, metadata: &Metadata) {
     let credentials = metadata.value(AUTHENTICATION_BIN).or_else(|| metadata.value(AUTHENTICATION));
     if let Some(credentials) = credentials {
-        proto::put_bytes(into, 7, credentials);
+        proto::put_bytes(into, field, credentials);
     }
-    put_all_but(into, metadata, &OWN);
 }
 
 /// Whether the request adds nothing to the metadata of its call.
 #[inline]
 pub(super) fn is_plain(meta: &Meta<'_>, request: &Request<'_>) -> bool {
-    !meta.has_user_fields && request.is_plain()
+    meta.user_fields.is_empty() && request.is_plain()
 }

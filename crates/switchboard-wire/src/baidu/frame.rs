@@ -1,17 +1,23 @@
 //! Frames: their header, and what is skipped of those that nobody wants.
 
-use super::{MAGIC, META_BYTES_MAX, STREAM_MAGIC, stream::StreamMeta};
+use super::{
+    Layout, STREAM_MAGIC,
+    layout::{Sent, Sizes},
+    stream::StreamMeta,
+};
 use crate::{Fatal, Input, Outbox};
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of the header.
-pub(super) const HEADER_LEN: usize = 12;
+/// Bytes of the shorter header, and what is missing of it in the longer one.
+const HEADER_LEN: usize = 12;
+const HEADER_MORE: usize = 12;
 /// Room for the rest of a frame is made at once when this much of it has come; a header alone costs its sender nothing.
 const ROOM_FROM: usize = 32 << 10;
 
 /// Finds the frames of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
+    pub(super) layout: Layout,
     /// Bytes of a refused frame that are still to come.
     skip: usize,
 }
@@ -21,6 +27,7 @@ pub(super) struct Framer {
 pub(super) struct Frame {
     /// It belongs to a stream.
     pub(super) of_stream: bool,
+    header: usize,
     /// Everything behind the header.
     pub(super) body: usize,
     pub(super) meta: usize,
@@ -30,7 +37,7 @@ impl Framer {
     /// Looks at the next frame, of which the header and the meta are there then; nothing of it is consumed.
     ///
     /// # Errors
-    /// Bytes that are no frame, or a meta that is larger than its frame or than [`META_BYTES_MAX`].
+    /// Bytes that are no frame, or [sizes](Layout::sizes) that none has.
     #[inline]
     pub(super) fn next(&mut self, input: &mut Input) -> Result<Option<Frame>, Fatal> {
         if self.skip > 0 {
@@ -38,30 +45,27 @@ impl Framer {
             input.skip(skipped);
             self.skip -= skipped;
         }
-        let Some(header) = input.rest().first_chunk::<HEADER_LEN>() else {
-            let rest = input.rest();
-            let known = rest.len().min(MAGIC.len());
-            let begins = [MAGIC, STREAM_MAGIC].iter().any(|magic| magic[..known] == rest[..known]);
-            return if begins { Ok(None) } else { Err(no_frame(input)) };
-        };
-        let of_stream = header[..4] == STREAM_MAGIC;
-        if !of_stream && header[..4] != MAGIC {
-            return Err(no_frame(input));
+        let rest = input.rest();
+        let known = rest.len().min(4);
+        let begins = |magic: [u8; 4]| magic[..known] == rest[..known];
+        let of_stream = self.layout == Layout::Standard && begins(STREAM_MAGIC);
+        if !of_stream && !begins(self.layout.magic()) {
+            return Err(self.no_frame(input));
         }
-        let body = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-        let meta = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-        if meta > body || meta > META_BYTES_MAX {
-            return Err(Fatal(format!(
-                "a frame of {body} bytes with an RpcMeta of {meta}, the limit is {META_BYTES_MAX}"
-            )));
-        }
+        let Some(Sizes { header, meta, body }) = self.layout.sizes(rest)? else { return Ok(None) };
         let (body, meta) = (body as usize, meta as usize);
-        Ok((input.len() >= HEADER_LEN + meta).then_some(Frame { of_stream, body, meta }))
+        Ok((input.len() >= header + meta).then_some(Frame { of_stream, header, body, meta }))
+    }
+
+    #[cold]
+    fn no_frame(&self, input: &Input) -> Fatal {
+        let first = &input.rest()[..input.len().min(4)];
+        Fatal(format!("{first:02x?} where a frame of {} begins", self.layout.name()))
     }
 
     /// Steps over a frame, also over what has not come yet.
     pub(super) fn refuse(&mut self, frame: Frame, input: &mut Input) {
-        let len = HEADER_LEN + frame.body;
+        let len = frame.header + frame.body;
         let here = len.min(input.len());
         input.skip(here);
         self.skip = len - here;
@@ -71,7 +75,7 @@ impl Framer {
 impl Frame {
     /// Makes room for what is missing of it.
     pub(super) fn make_room(self, input: &mut Input) {
-        let missing = (HEADER_LEN + self.body).saturating_sub(input.len());
+        let missing = (self.header + self.body).saturating_sub(input.len());
         let step = if input.len() < ROOM_FROM { missing.min(ROOM_FROM) } else { missing };
         input.buffer().reserve(step);
     }
@@ -79,7 +83,7 @@ impl Frame {
     /// Whether all of it is there.
     #[inline]
     pub(super) fn is_whole(self, input: &Input) -> bool {
-        input.len() >= HEADER_LEN + self.body
+        input.len() >= self.header + self.body
     }
 
     /// Bytes of what is behind the meta.
@@ -91,13 +95,13 @@ impl Frame {
     /// Its meta.
     #[inline]
     pub(super) fn meta_of(self, input: &Input) -> &[u8] {
-        &input.rest()[HEADER_LEN..HEADER_LEN + self.meta]
+        &input.rest()[self.header..self.header + self.meta]
     }
 
     /// Takes a whole frame: its message and its attachment, which has this size.
     #[inline]
     pub(super) fn take(self, attachment: usize, input: &mut Input) -> (Bytes, Bytes) {
-        input.skip(HEADER_LEN + self.meta);
+        input.skip(self.header + self.meta);
         let message = input.take(self.body - self.meta - attachment);
         let attachment = if attachment > 0 { input.take(attachment) } else { Bytes::new() };
         (message, attachment)
@@ -131,6 +135,12 @@ impl<'a> Payload<'a> {
         self.first.into_iter().chain(self.rest)
     }
 
+    /// What a meta says of it.
+    pub(super) fn sizes(self) -> Sent {
+        let attachment = self.attachment.map_or(0, Bytes::len);
+        Sent { message: self.len() - attachment, attachment, ..Sent::default() }
+    }
+
     #[inline]
     pub(super) fn len(self) -> usize {
         self.message().chain(self.attachment).map(Bytes::len).sum()
@@ -145,6 +155,7 @@ impl<'a> Payload<'a> {
 /// Writes a frame, inside a frame of a stream if there is one: `meta` appends the fields of its meta.
 #[inline]
 pub(super) fn put(
+    layout: Layout,
     out: &mut Outbox,
     inside: Option<&StreamMeta>,
     payload: &Payload<'_>,
@@ -152,17 +163,21 @@ pub(super) fn put(
 ) {
     let payload_len = payload.len();
     let tail = out.tail();
-    tail.reserve(HEADER_LEN + META_USUAL + payload_len.min(PAYLOAD_USUAL));
+    tail.reserve(HEADER_LEN + HEADER_MORE + META_USUAL + payload_len.min(PAYLOAD_USUAL));
     let around = tail.len();
-    if let Some(stream) = inside {
-        put_head(tail, STREAM_MAGIC, |tail| stream.put(tail));
-    }
+    let around_len = inside.map(|stream| put_stream_head(tail, stream));
     let at = tail.len();
-    let meta_len = put_head(tail, MAGIC, meta);
-    set_body(tail, at, meta_len + payload_len);
-    if inside.is_some() {
-        let body_len = tail.len() - around - HEADER_LEN + payload_len;
-        set_body(tail, around, body_len);
+    put_magic(tail, layout.magic());
+    if layout == Layout::Sofa {
+        tail.extend_from_slice(&[0; HEADER_MORE]);
+    }
+    let meta_at = tail.len();
+    meta(tail);
+    let meta_len = tail.len() - meta_at;
+    layout.set_sizes(&mut tail[at..], meta_len, payload_len);
+    if let Some(around_len) = around_len {
+        let inside_len = tail.len() - at + payload_len;
+        Layout::Standard.set_sizes(&mut tail[around..], around_len, inside_len);
     }
     payload.put(out);
 }
@@ -171,8 +186,8 @@ pub(super) fn put(
 pub(super) fn put_stream(out: &mut Outbox, meta: &StreamMeta, payload: &Payload<'_>) {
     let tail = out.tail();
     let at = tail.len();
-    let meta_len = put_head(tail, STREAM_MAGIC, |tail| meta.put(tail));
-    set_body(tail, at, meta_len + payload.len());
+    let meta_len = put_stream_head(tail, meta);
+    Layout::Standard.set_sizes(&mut tail[at..], meta_len, payload.len());
     payload.put(out);
 }
 
@@ -180,26 +195,18 @@ pub(super) fn put_stream(out: &mut Outbox, meta: &StreamMeta, payload: &Payload<
 const META_USUAL: usize = 128;
 const PAYLOAD_USUAL: usize = 8 << 10;
 
-/// Writes a header, in which the size of the body is still missing, and a meta; its size.
+/// Writes the shorter header, in which the sizes are still missing.
 #[inline]
-fn put_head(tail: &mut BytesMut, magic: [u8; 4], meta: impl FnOnce(&mut BytesMut)) -> usize {
-    let at = tail.len();
+fn put_magic(tail: &mut BytesMut, magic: [u8; 4]) {
     let mut header = [0; HEADER_LEN];
     header[..4].copy_from_slice(&magic);
     tail.extend_from_slice(&header);
-    meta(tail);
-    let meta_len = tail.len() - at - HEADER_LEN;
-    tail[at + 8..at + HEADER_LEN].copy_from_slice(&(meta_len as u32).to_be_bytes());
-    meta_len
 }
 
-#[inline]
-fn set_body(tail: &mut BytesMut, at: usize, body_len: usize) {
-    tail[at + 4..at + 8].copy_from_slice(&(body_len as u32).to_be_bytes());
-}
-
-#[cold]
-fn no_frame(input: &Input) -> Fatal {
-    let first = &input.rest()[..input.len().min(4)];
-    Fatal(format!("{first:02x?} where a frame PRPC or STRM begins"))
+/// Writes the header of a frame of a stream, and its meta; the size of that.
+fn put_stream_head(tail: &mut BytesMut, meta: &StreamMeta) -> usize {
+    put_magic(tail, STREAM_MAGIC);
+    let at = tail.len();
+    meta.put(tail);
+    tail.len() - at
 }

@@ -4,6 +4,9 @@ use super::stream::Settings;
 use crate::proto::{self, Fields, Malformed};
 use bytes::BytesMut;
 
+/// The number of the field of this name.
+pub(super) const USER_FIELDS: u32 = 9;
+
 /// The fields of a meta that are of use here; everything else is skipped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Meta<'a> {
@@ -15,7 +18,7 @@ pub(super) struct Meta<'a> {
     pub(super) authentication_data: &'a [u8],
     /// The stream that the call opens.
     pub(super) stream: Option<Settings>,
-    pub(super) has_user_fields: bool,
+    pub(super) user_fields: Pairs<'a>,
     pub(super) content_type: i32,
     pub(super) checksum_type: i32,
     pub(super) checksum_value: &'a [u8],
@@ -26,12 +29,23 @@ pub(super) struct Meta<'a> {
 pub(super) struct Request<'a> {
     pub(super) service_name: &'a [u8],
     pub(super) method_name: &'a [u8],
+    /// The place of the method in its service, in layouts that have it.
+    pub(super) method_index: Option<i32>,
     pub(super) log_id: i64,
     pub(super) trace_id: i64,
     pub(super) span_id: i64,
     pub(super) parent_span_id: i64,
     pub(super) request_id: &'a [u8],
+    /// What brpc-java has in the place of the request id.
+    pub(super) pairs: Pairs<'a>,
     pub(super) timeout_ms: i32,
+}
+
+/// Pairs of a name and a value: every field of this number in the bytes, if there are some.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Pairs<'a> {
+    pub(super) fields: &'a [u8],
+    pub(super) number: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -56,7 +70,7 @@ impl<'a> Meta<'a> {
                 5 => meta.attachment_size = value.number() as i32,
                 7 => meta.authentication_data = value.bytes(),
                 8 => meta.stream = Some(Settings::read(value.bytes())?),
-                9 => meta.has_user_fields = true,
+                USER_FIELDS => meta.user_fields = Pairs { fields: bytes, number: USER_FIELDS },
                 10 => meta.content_type = value.number() as i32,
                 11 => meta.checksum_type = value.number() as i32,
                 12 => meta.checksum_value = value.bytes(),
@@ -80,6 +94,8 @@ impl<'a> Request<'a> {
                 4 => request.trace_id = value.number() as i64,
                 5 => request.span_id = value.number() as i64,
                 6 => request.parent_span_id = value.number() as i64,
+                // The first tag of a pair is a line feed, with which no id begins.
+                7 if value.bytes().starts_with(b"\n") => request.pairs = Pairs { fields: bytes, number: 7 },
                 7 => request.request_id = value.bytes(),
                 8 => request.timeout_ms = value.number() as i32,
                 _ => {}
@@ -91,7 +107,9 @@ impl<'a> Request<'a> {
     /// Whether it says nothing beside the method and the time.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        (self.log_id | self.trace_id | self.span_id | self.parent_span_id) == 0 && self.request_id.is_empty()
+        (self.log_id | self.trace_id | self.span_id | self.parent_span_id) == 0
+            && self.request_id.is_empty()
+            && self.pairs.is_empty()
     }
 }
 
@@ -110,32 +128,44 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The pairs of `user_fields`, in order; those that are malformed are left out.
-pub(super) fn user_fields(meta: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut fields = Fields(meta);
-    std::iter::from_fn(move || {
-        loop {
-            let (field, value) = fields.next().ok().flatten()?;
-            if field != 9 {
-                continue;
-            }
-            let (mut name, mut text) = (&b""[..], &b""[..]);
-            let mut pair = Fields(value.bytes());
-            while let Ok(Some((field, value))) = pair.next() {
-                match field {
-                    1 => name = value.bytes(),
-                    2 => text = value.bytes(),
-                    _ => {}
+impl<'a> Pairs<'a> {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// In order; those that are malformed are left out.
+    pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut fields = Fields(self.fields);
+        std::iter::from_fn(move || {
+            loop {
+                let (field, value) = fields.next().ok().flatten()?;
+                if field != self.number {
+                    continue;
                 }
+                let (mut name, mut text) = (&b""[..], &b""[..]);
+                let mut pair = Fields(value.bytes());
+                while let Ok(Some((field, value))) = pair.next() {
+                    match field {
+                        1 => name = value.bytes(),
+                        2 => text = value.bytes(),
+                        _ => {}
+                    }
+                }
+                return Some((name, text));
             }
-            return Some((name, text));
-        }
-    })
+        })
+    }
 }
 
 /// Appends a pair of `user_fields`.
 pub(super) fn put_user_field(into: &mut BytesMut, name: &str, text: &[u8]) {
-    proto::put_message(into, 9, |pair| {
+    put_pair(into, USER_FIELDS, name, text);
+}
+
+/// Appends a pair as the field of this number.
+pub(super) fn put_pair(into: &mut BytesMut, field: u32, name: &str, text: &[u8]) {
+    proto::put_message(into, field, |pair| {
         proto::put_bytes(pair, 1, name.as_bytes());
         proto::put_bytes(pair, 2, text);
     });

@@ -3,10 +3,11 @@
 mod streams;
 
 use super::{
-    NAME_BYTES_MAX, checksum,
+    Layout, NAME_BYTES_MAX, checksum,
     error::{self, bad_request},
     fields,
     frame::{self, Frame, Framer, Payload},
+    layout::Sent,
     meta::{Meta, Request, put_nonzero},
     stream::WINDOW,
 };
@@ -21,8 +22,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Names of methods that a connection need not look up again.
 const KNOWN_MAX: usize = 16;
-/// The field `response` of a meta, without an error.
-const SUCCESS: [u8; 4] = [0x12, 0x02, 0x08, 0x00];
 
 /// The machine of a connection.
 ///
@@ -50,6 +49,7 @@ pub struct Server {
 struct Known {
     service: Box<[u8]>,
     method: Box<[u8]>,
+    index: Option<i32>,
     id: MethodId,
 }
 
@@ -92,6 +92,13 @@ impl Server {
             streams: streams::Streams::default(),
             refusing: false,
         }
+    }
+
+    /// Reads and writes frames of this layout.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Layout) -> Server {
+        self.framer.layout = layout;
+        self
     }
 
     /// Takes messages that are compressed so; without it only plain ones are taken.
@@ -150,8 +157,11 @@ impl Server {
     /// The method that is called.
     #[inline]
     fn method(&mut self, request: &Request<'_>) -> Result<MethodId, Status> {
-        let is_it =
-            |known: &Known| *known.method == *request.method_name && *known.service == *request.service_name;
+        let is_it = |known: &Known| {
+            *known.method == *request.method_name
+                && *known.service == *request.service_name
+                && known.index == request.method_index
+        };
         if let Some(known) = self.known.get(self.last)
             && is_it(known)
         {
@@ -168,7 +178,7 @@ impl Server {
         }
         self.last = self.known.len();
         let (service, method) = (request.service_name.into(), request.method_name.into());
-        self.known.push(Known { service, method, id });
+        self.known.push(Known { service, method, index: request.method_index, id });
         Ok(id)
     }
 
@@ -191,9 +201,18 @@ impl Server {
                     || known.name.rsplit_once('.').is_some_and(|(_, short)| short == service)
             })
         };
-        let found = match service.contains('.') {
+        let named = match service.contains('.') {
             true => Err(self.table.unknown(&full)),
             false => self.table.find_short(&service, &method),
+        };
+        let found = match request.method_index {
+            Some(index) if named.is_err() => {
+                self.table.find_index(&service, index).or_else(|status| match method.is_empty() {
+                    true => Err(status),
+                    false => named,
+                })
+            }
+            _ => named,
         };
         found.or_else(|status| match knows(&service) {
             true => Err(status),
@@ -214,8 +233,9 @@ impl Server {
     /// Takes a request.
     fn open(&mut self, frame: Frame, input: &mut Input) -> Result<Option<ServerEvent>, Fatal> {
         let bytes = frame.meta_of(input);
-        let meta = Meta::read(bytes).map_err(|_| Fatal("an RpcMeta that cannot be read".into()))?;
-        let Some(request) = meta.request else { return Err(Fatal("an RpcMeta without a request".into())) };
+        let meta = self.framer.layout.request(bytes, frame.payload());
+        let meta = meta.map_err(|_| Fatal("a meta that cannot be read".into()))?;
+        let Some(request) = meta.request else { return Err(Fatal("a meta without a request".into())) };
         let pending = Pending::of(&meta);
         if !meta.authentication_data.is_empty() {
             self.credentials = foreign::credentials(meta.authentication_data, fields::AUTHENTICATION_BIN);
@@ -226,7 +246,7 @@ impl Server {
             return Ok(None);
         }
         let head = passed.and_then(|passed| {
-            let mut metadata = fields::of_request(bytes, &meta, &self.limits)?;
+            let mut metadata = fields::of_request(&meta, &self.limits)?;
             foreign::add_credentials(&mut metadata, &self.credentials);
             let Passed { method, kind, codec, encoding, timeout, attachment } = passed;
             Ok((Head { method, codec, encoding, timeout, metadata, oneway: false }, kind, attachment))
@@ -289,7 +309,7 @@ impl Server {
         let payload = Payload { attachment: attachment.as_ref(), ..item };
         let sum = self.sum(id, payload);
         if let Some(pending) = self.finish(id) {
-            pending.put(compressed, payload, sum, trailers, out);
+            pending.put(self.framer.layout, compressed, payload, sum, trailers, out);
         }
     }
 }
@@ -316,6 +336,7 @@ impl Pending {
     /// Writes the answer of a call that succeeded.
     fn put(
         &self,
+        layout: Layout,
         compressed: bool,
         payload: Payload<'_>,
         sum: Option<[u8; 4]>,
@@ -323,13 +344,16 @@ impl Pending {
         out: &mut Outbox,
     ) {
         let inside = self.stream.as_ref().map(|stream| stream.answer());
-        frame::put(out, inside.as_ref(), &payload, |meta| {
-            meta.extend_from_slice(&SUCCESS);
-            if compressed {
-                put_nonzero(meta, 3, self.compress_type as u64);
+        let sent = Sent {
+            correlation_id: self.correlation_id,
+            compress_type: if compressed { self.compress_type as u64 } else { 0 },
+            ..payload.sizes()
+        };
+        frame::put(layout, out, inside.as_ref(), &payload, |meta| {
+            layout.put_response(meta, None, &sent);
+            if layout != Layout::Standard {
+                return;
             }
-            proto::put_number(meta, 4, self.correlation_id);
-            put_nonzero(meta, 5, payload.attachment.map_or(0, |attachment| attachment.len() as u64));
             if let Some(settings) = self.stream.as_ref().and_then(|stream| stream.settings()) {
                 settings.put(meta);
             }
@@ -359,7 +383,7 @@ fn encoding(compress_type: i32) -> Option<Encoding> {
 
 impl ServerWire for Server {
     fn name(&self) -> &'static str {
-        "baidu_std"
+        self.framer.layout.name()
     }
 
     #[inline]
@@ -370,7 +394,7 @@ impl ServerWire for Server {
             return None;
         }
         let bytes = frame.meta_of(input);
-        let meta = Meta::read(bytes).ok()?;
+        let meta = self.framer.layout.request(bytes, frame.payload()).ok()?;
         let request = meta.request?;
         let usual = fields::is_plain(&meta, &request)
             && (meta.attachment_size | meta.compress_type | meta.checksum_type) == 0
@@ -402,9 +426,9 @@ impl ServerWire for Server {
             return self.succeed(id, Payload::one(item), false, None, out);
         }
         let Some(Pending { correlation_id, .. }) = self.finish(id) else { return };
-        frame::put(out, None, &Payload::one(item), |meta| {
-            meta.extend_from_slice(&SUCCESS);
-            proto::put_number(meta, 4, correlation_id);
+        let layout = self.framer.layout;
+        frame::put(layout, out, None, &Payload::one(item), |meta| {
+            layout.put_response(meta, None, &Sent { correlation_id, ..Sent::default() });
         });
     }
 
@@ -442,7 +466,8 @@ impl ServerWire for Server {
             Err(status) => {
                 if let Some(pending) = self.finish(id) {
                     let inside = pending.stream.as_ref().map(|stream| stream.failure());
-                    error::put(pending.correlation_id, status, inside.as_ref(), out);
+                    let layout = self.framer.layout;
+                    error::put(layout, pending.correlation_id, status, inside.as_ref(), out);
                 }
             }
         }

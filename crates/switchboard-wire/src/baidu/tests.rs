@@ -1,9 +1,10 @@
 //! The vectors that were seen on the wire, and what the machines make of everything else.
 
+mod layouts;
 mod streams;
 
 use super::{
-    Client, Names, Server, checksum, error_code,
+    Client, Layout, Names, Server, checksum, error_code,
     frame::{self, Payload},
     meta::put_user_field,
 };
@@ -49,7 +50,7 @@ fn server(limits: Limits) -> Server {
 /// A frame with the request `service/method` and more fields.
 fn request(service: &str, method: &str, message: &[u8], more: impl FnOnce(&mut BytesMut)) -> Vec<u8> {
     let mut out = Outbox::new();
-    frame::put(&mut out, None, &Payload::one(&Bytes::copy_from_slice(message)), |meta| {
+    frame::put(Layout::Standard, &mut out, None, &Payload::one(&Bytes::copy_from_slice(message)), |meta| {
         let mut request = BytesMut::new();
         proto::put_bytes(&mut request, 1, service.as_bytes());
         proto::put_bytes(&mut request, 2, method.as_bytes());
@@ -244,6 +245,18 @@ fn odd_user_fields_are_kept_or_left_out() {
 }
 
 #[test]
+fn pairs_of_brpc_java_come_in_the_place_of_the_request_id() {
+    // log_id 77 and the pair "x-who", "bob", as its client writes them.
+    let more = "184d 3a0c 0a05782d77686f 1203626f62";
+    let (names, rest) = ("0a0b6563686f536572766963651204 6563686f", "1800 2001 2800 0a03616263");
+    let bytes = hex(&format!("50525043 00000030 0000002b 0a23 {names} {more} {rest}"));
+    let (_, head, first) = opened(&mut server(Limits::default()), &bytes);
+    let values: Vec<_> = head.metadata.iter().map(|(name, value)| (name, &value[..])).collect();
+    assert_eq!(values, [("x-who", &b"bob"[..]), ("baidu-log-id", b"77")]);
+    assert_eq!(first, "\n\x03abc");
+}
+
+#[test]
 fn messages_compressed_and_sums_are_of_what_was_sent() {
     let metadata = Metadata::new();
     let mut client = Client::new(Limits::default()).checksums(true);
@@ -284,7 +297,7 @@ fn replies_in_another_compression_than_asked_for_are_read() {
     let small = gzip.finish().unwrap();
     let answer = |item: Vec<u8>, number| {
         let mut out = Outbox::new();
-        frame::put(&mut out, None, &Payload::one(&item.into()), |meta| {
+        frame::put(Layout::Standard, &mut out, None, &Payload::one(&item.into()), |meta| {
             proto::put_number(meta, 3, number);
             proto::put_number(meta, 4, 1);
         });
@@ -341,12 +354,12 @@ fn names_are_found_full_and_short() {
 #[test]
 fn wrong_frames_are_refused_or_end_the_connection() {
     for (bytes, text) in [
-        (hex("50525044"), "where a frame PRPC or STRM begins"),
-        (hex("5354524e"), "where a frame PRPC or STRM begins"),
+        (hex("50525044"), "where a frame of baidu_std begins"),
+        (hex("5354524e"), "where a frame of baidu_std begins"),
         (hex("5354524d 00000000 00000000"), "a StreamFrameMeta that cannot be read"),
-        (hex("5354524d 00000000 00000001"), "an RpcMeta of 1"),
+        (hex("5354524d 00000000 00000001"), "a meta of 1"),
         (hex("50525043 00000002 00000002 4200"), "cannot be read"),
-        (hex("50525043 00000001 00000002"), "an RpcMeta of 2"),
+        (hex("50525043 00000001 00000002"), "a meta of 2"),
         (hex("50525043 00020000 00010001"), "the limit is 65536"),
         (hex("50525043 00000000 00000000"), "without a request"),
         (hex("50525043 00000002 00000002 2001"), "without a request"),
@@ -449,7 +462,9 @@ fn correlation_ids_are_any_64_bits() {
     let stray = {
         let mut out = Outbox::new();
         let payload = Bytes::from_static(b"abc");
-        frame::put(&mut out, None, &Payload::one(&payload), |meta| proto::put_number(meta, 4, 1 << 40));
+        frame::put(Layout::Standard, &mut out, None, &Payload::one(&payload), |meta| {
+            proto::put_number(meta, 4, 1 << 40);
+        });
         out.take_all()
     };
     assert_eq!(heard(&[&stray[..], &hex(RESPONSE)].concat()).len(), 1);

@@ -1,4 +1,4 @@
-//! The machines of baidu_std: against arbitrary bytes, and against one another.
+//! The machines of baidu_std and its relatives: against arbitrary bytes, and against one another.
 
 use super::{
     Choices,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Input, Limits, Metadata, Outbox, Status,
-    baidu::{Client, META_BYTES_MAX, Server},
+    baidu::{Client, Layout, META_BYTES_MAX, Server, error_code},
     wire::{ClientEvent, ClientWire, Codec, Encoding, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -26,12 +26,13 @@ pub fn baidu_input(data: &[u8]) {
     let limits = limits(&mut choices);
     let steps = [choices.byte(), choices.byte(), choices.byte()];
     let encodings = encodings(&mut choices);
-    let bytes = frames(&mut choices);
+    let layout = layout(&mut choices);
+    let bytes = frames(&mut choices, layout);
     let kept_max = FRAME_MAX + limits.message_bytes_max as usize;
     // It is taken at once.
     let written_max = |_: usize| 0;
     let served = |steps: &[u8], short: bool| {
-        let mut server = Server::new(limits, table()).taking(encodings);
+        let mut server = Server::new(limits, table()).taking(encodings).with_layout(layout);
         let mut written = Vec::new();
         let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
             let event = heard(&mut server, short, input, out)?;
@@ -70,12 +71,12 @@ pub fn baidu_input(data: &[u8]) {
     assert_eq!(once, served(&steps, false));
     assert_eq!(once, served(&steps, true), "the short way differs");
     let called = |steps: &[u8], short: bool| {
-        let mut client = Client::new(limits);
+        let mut client = Client::new(limits).with_layout(layout);
         let (mut out, mut written) = (Outbox::new(), Vec::new());
         // Half of the answers are to calls with streams.
         client.method(0, "calc.Calc/Sum", None, &mut out);
         let metadata = Metadata::new();
-        for id in 0..64 {
+        for id in (0..64).take_while(|_| layout == Layout::Standard) {
             client.open(id, open(&metadata, true), None, &mut out).expect("a call within the limits");
         }
         let events = feed(&bytes, steps, kept_max, written_max, |input, out| {
@@ -92,6 +93,14 @@ pub fn baidu_input(data: &[u8]) {
     let once = called(&[], false);
     assert_eq!(once, called(&steps, false));
     assert_eq!(once, called(&steps, true), "the short way differs");
+}
+
+fn layout(choices: &mut Choices<'_>) -> Layout {
+    match choices.byte() % 4 {
+        0 => Layout::Hulu,
+        1 => Layout::Sofa,
+        _ => Layout::Standard,
+    }
 }
 
 /// A call of method 0 that says nothing of itself.
@@ -111,7 +120,7 @@ fn open(metadata: &Metadata, more: bool) -> Open<'_> {
 }
 
 /// Mostly well-formed frames with odd contents, at times nothing but noise.
-fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
+fn frames(choices: &mut Choices<'_>, layout: Layout) -> Vec<u8> {
     if choices.one_in(8) {
         return choices.rest().to_vec();
     }
@@ -121,18 +130,69 @@ fn frames(choices: &mut Choices<'_>) -> Vec<u8> {
             bytes.extend_from_slice(choices.bytes(20));
             continue;
         }
-        let of_stream = choices.one_in(3);
-        let meta = if of_stream { stream_meta(choices) } else { meta(choices) };
+        let of_stream = layout == Layout::Standard && choices.one_in(3);
+        let meta = match layout {
+            Layout::Standard if of_stream => stream_meta(choices),
+            Layout::Standard => meta(choices),
+            Layout::Hulu => fields_of(choices, &HULU),
+            Layout::Sofa => fields_of(choices, &SOFA),
+        };
         let message = choices.message();
         let body = if choices.one_in(32) { choices.long() >> (choices.byte() % 32) } else { 0 };
         let body = if body == 0 { (meta.len() + message.len()) as u32 } else { body };
-        bytes.extend_from_slice(if of_stream { b"STRM" } else { b"PRPC" });
-        bytes.extend_from_slice(&body.to_be_bytes());
-        bytes.extend_from_slice(&(meta.len() as u32).to_be_bytes());
+        let meta_len = meta.len() as u32;
+        bytes.extend(if of_stream { *b"STRM" } else { layout.magic() });
+        match layout {
+            Layout::Standard => bytes.extend([body, meta_len].map(u32::to_be_bytes).as_flattened()),
+            Layout::Hulu => bytes.extend([body, meta_len].map(u32::to_le_bytes).as_flattened()),
+            Layout::Sofa => {
+                bytes.extend(meta_len.to_le_bytes());
+                let data = u64::from(body.saturating_sub(meta_len));
+                bytes.extend([data, data + u64::from(meta_len)].map(u64::to_le_bytes).as_flattened());
+            }
+        }
         bytes.extend_from_slice(&meta);
         bytes.extend_from_slice(&message);
     }
     bytes
+}
+
+/// Fields of the metas of hulu; what is behind the last byte is a number or more.
+const HULU: [&[u8]; 11] = [
+    b"\x0a\x04Calc\x10\0",
+    b"\x0a\x09calc.Calc\x10",
+    b"\x0a\x04Nope\x72\x03Add",
+    b"\x0a\x04Calc\x72\x03Add\x20",
+    b"\x08\0\x18",
+    b"\x18",
+    b"\x20\x80",
+    b"\x28\x07\x60",
+    b"\x60",
+    b"\x7a\x02ab\x40",
+    b"\x82\x01\x06\x0a\x01a\x12\x01b\x20",
+];
+/// The same of sofa.
+const SOFA: [&[u8]; 8] = [
+    b"\x08\0\x10",
+    b"\x08\x01\x10\x81",
+    b"\xa2\x06\x0dcalc.Calc.Add\x10",
+    b"\xa2\x06\x08Calc.Sum\x10",
+    b"\xa2\x06\x03Add\xc0\x0c",
+    b"\xc8\x0c",
+    b"\xd2\x0c\x02no\xc0\x0c",
+    b"\xe0\x12",
+];
+
+fn fields_of(choices: &mut Choices<'_>, known: &[&[u8]]) -> Vec<u8> {
+    let mut meta = Vec::new();
+    for _ in 0..choices.byte() % 6 {
+        meta.extend_from_slice(known[usize::from(choices.byte()) % known.len()]);
+        meta.push(choices.byte() % 6);
+    }
+    if choices.one_in(16) {
+        meta.extend_from_slice(choices.bytes(6));
+    }
+    meta
 }
 
 /// A frame of one of the first streams, of a server or of a client.
@@ -201,23 +261,29 @@ fn meta(choices: &mut Choices<'_>) -> Vec<u8> {
 pub fn baidu_conversation(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = Limits { metadata_entries_max: 8, metadata_bytes_max: 4096, ..Limits::default() };
-    let checksums = choices.one_in(2);
-    let mut client = Client::new(limits).checksums(checksums);
-    let mut server = Server::new(limits, table()).taking(crate::Encodings::ALL);
+    let layout = layout(&mut choices);
+    let is_standard = layout == Layout::Standard;
+    let checksums = is_standard && choices.one_in(2);
+    let mut client = Client::new(limits).checksums(checksums).with_layout(layout);
+    let mut server = Server::new(limits, table()).taking(crate::Encodings::ALL).with_layout(layout);
     let (mut up, mut down) = (Outbox::new(), Outbox::new());
     client.greet(&mut up);
     client.method(0, "calc.Calc/Add", None, &mut up);
+    client.index(0, 0);
     let (mut at_server, mut at_client) = (Input::default(), Input::default());
     let mut id = 0;
     while !choices.is_over() {
         id += 1;
         let mut metadata = choices.metadata(4);
         metadata.set_attachment(if choices.one_in(3) { choices.message() } else { Bytes::new() });
+        if layout == Layout::Sofa {
+            metadata = Metadata::new();
+        }
         let message = choices.message();
         let compressed = choices.one_in(3) && !message.is_empty();
         let encoding = if compressed { Encoding::Gzip } else { Encoding::Identity };
-        let codec = if choices.one_in(3) { Codec::Json } else { Codec::Proto };
-        let ms = u64::from(choices.short());
+        let codec = if is_standard && choices.one_in(3) { Codec::Json } else { Codec::Proto };
+        let ms = if is_standard { u64::from(choices.short()) } else { 0 };
         let timeout = (ms > 0).then(|| Duration::from_millis(ms));
         let (first, rest) = (message.slice(..message.len() / 2), [message.slice(message.len() / 2..)]);
         let open = Open {
@@ -254,7 +320,14 @@ pub fn baidu_conversation(data: &[u8]) {
             None if choices.one_in(2) => {
                 server.head(place, &metadata, &mut down);
                 server.reply_with(place, &message, false, &trailers, &mut down);
-                metadata.extend(std::mem::take(&mut trailers));
+                let attachment = metadata.attachment().cloned();
+                if is_standard {
+                    metadata.extend(std::mem::take(&mut trailers));
+                } else {
+                    // All that an answer has a place for.
+                    metadata = Metadata::new();
+                    metadata.set_attachment(attachment.unwrap_or_default());
+                }
             }
             None => {
                 metadata = Metadata::new();
@@ -266,7 +339,11 @@ pub fn baidu_conversation(data: &[u8]) {
         if let Some(status) = status {
             let Some(ClientEvent::End { id: told, end: Err(came) }) = next() else { panic!("no end") };
             assert_eq!(told, id);
-            same(&came, &status);
+            if is_standard {
+                same(&came, &status);
+            } else {
+                assert_eq!((error_code(&came), came.message()), (error_code(&status), status.message()));
+            }
             continue;
         }
         if !metadata.is_empty() {

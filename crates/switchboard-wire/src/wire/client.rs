@@ -46,6 +46,9 @@ pub trait ClientWire: Send {
     /// The method of this number streams, in one direction or both; said after its name.
     fn streams(&mut self, _number: u16) {}
 
+    /// The method of this number has this place in its service, from 0, as a `.proto` file says; said after its name.
+    fn index(&mut self, _number: u16, _index: u16) {}
+
     /// Begins a call, with its first message if it has one.
     ///
     /// # Errors

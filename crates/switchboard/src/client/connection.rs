@@ -360,6 +360,9 @@ impl Inner {
         if method.kind() != Kind::Unary {
             self.wire.streams(number);
         }
+        if let Some(place) = method.place() {
+            self.wire.index(number, place);
+        }
         Ok(number)
     }
 

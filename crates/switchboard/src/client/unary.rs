@@ -54,8 +54,8 @@ impl<R> UnaryCall<R> {
         Ok((self.raw.begin, self.raw.request?.into_whole(), self.decode))
     }
 
-    /// Sends these bytes beside the message, which a channel on baidu_std does and one to a service of this process;
-    /// others fail the call with `Unimplemented`.
+    /// Sends these bytes beside the message, which a channel on baidu_std or hulu does and one to a service of this
+    /// process; others fail the call with `Unimplemented`.
     pub fn attachment(mut self, bytes: impl Into<Bytes>) -> Self {
         self.raw.begin.metadata.set_attachment(bytes);
         self

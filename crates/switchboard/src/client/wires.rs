@@ -54,10 +54,12 @@ type Make = fn() -> Box<dyn Foreign>;
 
 /// The one list, by the names that `wire=` takes.
 const WIRES: &[(&str, Make)] = &[
-    ("baidu_std", || Box::<baidu::BaiduStd>::default()),
+    ("baidu_std", || Box::<baidu::Baidu>::default()),
     ("erpc", || Box::<erpc::Erpc>::default()),
+    ("hulu", baidu::hulu),
     ("kiss", || Box::<kiss::Kiss>::default()),
     ("rpcx", rpcx::make),
+    ("sofa", baidu::sofa),
     ("thrift", || Box::<thrift::Thrift>::default()),
 ];
 

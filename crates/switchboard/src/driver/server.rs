@@ -152,9 +152,11 @@ impl<W: ServerWire> Connection<W> {
         let counted = match Wire::of(peer.wire) {
             Wire::BaiduStd => (Wire::BaiduStd, Carrier::BaiduStd),
             Wire::Erpc => (Wire::Erpc, Carrier::Erpc),
+            Wire::Hulu => (Wire::Hulu, Carrier::Hulu),
             Wire::JsonRpc => (Wire::JsonRpc, Carrier::JsonRpc),
             Wire::Kiss => (Wire::Kiss, Carrier::Kiss),
             Wire::Rpcx => (Wire::Rpcx, Carrier::Rpcx),
+            Wire::Sofa => (Wire::Sofa, Carrier::Sofa),
             Wire::Thrift => (Wire::Thrift, Carrier::Thrift),
             wire => (wire, Carrier::Native),
         };

@@ -6,17 +6,19 @@ use crate::{Error, Result, Status};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Wires(u16);
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 13] = [
     "baidu_std",
     "connect",
     "erpc",
     "grpc",
     "grpc-web",
     "http-json",
+    "hulu",
     "jsonrpc",
     "kiss",
     "native",
     "rpcx",
+    "sofa",
     "thrift",
 ];
 

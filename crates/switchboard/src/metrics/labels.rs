@@ -9,26 +9,30 @@ pub(crate) enum Wire {
     Grpc,
     GrpcWeb,
     HttpJson,
+    Hulu,
     JsonRpc,
     Kiss,
     Native,
     Rpcx,
+    Sofa,
     Thrift,
     WebSocket,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Wire; 12] = [
+    pub(crate) const ALL: [Wire; 14] = [
         Wire::BaiduStd,
         Wire::Connect,
         Wire::Erpc,
         Wire::Grpc,
         Wire::GrpcWeb,
         Wire::HttpJson,
+        Wire::Hulu,
         Wire::JsonRpc,
         Wire::Kiss,
         Wire::Native,
         Wire::Rpcx,
+        Wire::Sofa,
         Wire::Thrift,
         Wire::WebSocket,
     ];
@@ -42,10 +46,12 @@ impl Wire {
             Wire::Grpc => "grpc",
             Wire::GrpcWeb => "grpc-web",
             Wire::HttpJson => "http-json",
+            Wire::Hulu => "hulu",
             Wire::JsonRpc => "jsonrpc",
             Wire::Kiss => "kiss",
             Wire::Native => "native",
             Wire::Rpcx => "rpcx",
+            Wire::Sofa => "sofa",
             Wire::Thrift => "thrift",
             Wire::WebSocket => "websocket",
         }
@@ -64,25 +70,29 @@ pub(crate) enum Carrier {
     Erpc,
     Http1,
     Http2,
+    Hulu,
     JsonRpc,
     Kiss,
     Native,
     Rpcx,
+    Sofa,
     Thrift,
     /// An HTTP connection that has become one.
     WebSocket,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Carrier; 10] = [
+    pub(crate) const ALL: [Carrier; 12] = [
         Carrier::BaiduStd,
         Carrier::Erpc,
         Carrier::Http1,
         Carrier::Http2,
+        Carrier::Hulu,
         Carrier::JsonRpc,
         Carrier::Kiss,
         Carrier::Native,
         Carrier::Rpcx,
+        Carrier::Sofa,
         Carrier::Thrift,
         Carrier::WebSocket,
     ];
@@ -93,10 +103,12 @@ impl Carrier {
             Carrier::Erpc => "erpc",
             Carrier::Http1 => "http1",
             Carrier::Http2 => "http2",
+            Carrier::Hulu => "hulu",
             Carrier::JsonRpc => "jsonrpc",
             Carrier::Kiss => "kiss",
             Carrier::Native => "native",
             Carrier::Rpcx => "rpcx",
+            Carrier::Sofa => "sofa",
             Carrier::Thrift => "thrift",
             Carrier::WebSocket => "websocket",
         }

@@ -19,7 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    baidu, erpc, jsonrpc, kiss, native, rpcx,
+    baidu::{self, Layout},
+    erpc, jsonrpc, kiss, native, rpcx,
     sniff::{self, Protocol, Sniffed},
     thrift,
     wire::ServerWire,
@@ -165,10 +166,17 @@ async fn serve(
             }
         }
         // Other frameworks: boxed, since most connections are native ones.
-        Protocol::BaiduStd => {
+        Protocol::BaiduStd | Protocol::Hulu | Protocol::Sofa => {
+            let layout = match begun.protocol {
+                Protocol::Hulu => Layout::Hulu,
+                Protocol::Sofa => Layout::Sofa,
+                _ => Layout::Standard,
+            };
             let encodings = shared.compression.encodings();
-            let wire = |limits| baidu::Server::new(limits, shared.table.clone()).taking(encodings);
-            foreign(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
+            let wire = |limits| {
+                baidu::Server::new(limits, shared.table.clone()).taking(encodings).with_layout(layout)
+            };
+            foreign(speak(layout.name(), begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Erpc => {
             let wire = |limits| erpc::Server::new(limits, shared.table.clone());
@@ -245,10 +253,12 @@ fn carrier(protocol: Protocol) -> Option<Carrier> {
         Protocol::Erpc => Some(Carrier::Erpc),
         Protocol::Http1 if cfg!(feature = "http") => Some(Carrier::Http1),
         Protocol::Http2 if cfg!(feature = "http") => Some(Carrier::Http2),
+        Protocol::Hulu => Some(Carrier::Hulu),
         Protocol::JsonRpc => Some(Carrier::JsonRpc),
         Protocol::Kiss => Some(Carrier::Kiss),
         Protocol::Native => Some(Carrier::Native),
         Protocol::Rpcx => Some(Carrier::Rpcx),
+        Protocol::Sofa => Some(Carrier::Sofa),
         Protocol::Thrift => Some(Carrier::Thrift),
         _ => None,
     }

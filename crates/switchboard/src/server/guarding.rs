@@ -145,8 +145,8 @@ impl Server {
         self
     }
 
-    /// Answers calls on these wires only: `baidu_std`, `connect`, `erpc`, `grpc`, `grpc-web`, `http-json`, `jsonrpc`,
-    /// `native`, `rpcx`, `thrift`. A listener may name fewer, `tcp://0.0.0.0:8080?wires=grpc,native`.
+    /// Answers calls on these wires only: `baidu_std`, `connect`, `erpc`, `grpc`, `grpc-web`, `http-json`, `hulu`,
+    /// `jsonrpc`, `kiss`, `native`, `rpcx`, `sofa`, `thrift`. A listener may name fewer, `tcp://0.0.0.0:8080?wires=grpc,native`.
     pub fn wires<'a>(mut self, wires: impl IntoIterator<Item = &'a str>) -> Server {
         match Wires::of(wires) {
             Ok(wires) => self.guards.wires = Some(wires),

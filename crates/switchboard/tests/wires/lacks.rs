@@ -25,6 +25,8 @@ pub(crate) enum Lack {
     NameOfUnary,
     /// A message that is too large is refused with another code.
     CodeOfLarge,
+    /// A failure is a text, and a number of brpc that stands for most codes.
+    Code,
     /// A failure says no more than that it is one.
     Reason,
     /// Who does not know the method does not know whether it has streams.
@@ -76,6 +78,14 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
     ),
     (&KISS, &[Lack::Deadline, Lack::RequestMetadata, Lack::ReplyMetadata], "a header has no place for them"),
     (&KISS, &[Lack::Reason], "of a failure there is one bit"),
+    (
+        &OLD_BRPC,
+        &[Lack::ReplyStreams, Lack::RequestStreams, Lack::StreamsBothWays],
+        "a frame is a whole call, or the whole answer to one",
+    ),
+    (&OLD_BRPC, &[Lack::Deadline, Lack::ReplyMetadata], "a meta has no fields for them"),
+    (&OLD_BRPC, &[Lack::Code, Lack::CodeOfLarge], "of a failure there are a number of brpc and a text"),
+    (&["sofa, compressed"], &[Lack::RequestMetadata], "a meta has no fields for it"),
     (&POSTS, &[Lack::ReplyStreams], "a request has one answer, and the body is a batch's"),
     (&POSTS, &[Lack::TrailersApart], "a browser reads no trailers; all are headers"),
     (
@@ -98,6 +108,7 @@ const LACKS: &[(&[&str], &[Lack], &str)] = &[
 const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
 const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
 const KISS: [&str; 1] = ["kiss-rpc, compressed"];
+const OLD_BRPC: [&str; 2] = ["hulu", "sofa, compressed"];
 const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
 
 const POSTS: [&str; 3] =

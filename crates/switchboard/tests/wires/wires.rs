@@ -1,7 +1,7 @@
 //! The wires: a server for each, and a client.
 
 use crate::{
-    asked::{Answer, Asked, Body, Failure, sorted},
+    asked::{Answer, Asked, Body, Failure, own, sorted},
     cases::MESSAGE_BYTES_MAX,
     channel, grpc_web_text, http_json,
     json_rpc::{self, Over},
@@ -72,6 +72,8 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("erpc", "erpc", "?wire=erpc&names=full"),
     ("erpc with JSON", "erpc", "?wire=erpc&names=rpc&framing=json&codec=json"),
     ("erpc with protobuf, filtered", "erpc", "?wire=erpc&names=full&framing=proto&filter=gzip"),
+    ("hulu", "hulu", "?wire=hulu&names=full&index=test.v1.Wires/Say:0&index=test.v1.Wires/Missing:4"),
+    ("sofa, compressed", "sofa", "?wire=sofa&compression=gzip"),
     ("rpcx", "rpcx", "?wire=rpcx"),
     ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
@@ -241,6 +243,14 @@ impl Wire {
             failure.metadata = sorted([added, std::mem::take(&mut failure.metadata)].concat());
             if lacks(Lack::FailureMetadata) || trailers_lost {
                 failure.metadata.clear();
+            }
+            if lacks(Lack::Code) {
+                *failure = Failure {
+                    code: Some(Code::Internal),
+                    details: Vec::new(),
+                    metadata: own(&[("baidu-error-code", b"2001")]),
+                    ..failure.clone()
+                };
             }
             if lacks(Lack::Reason) {
                 let message = "function 305419896 failed; kiss-rpc carries no reason".to_owned();

@@ -1,19 +1,19 @@
-//! Calls the Java server, `baidu-client 127.0.0.1:PORT`, or the one with streams: `baidu-client 127.0.0.1:PORT
-//! streams`.
+//! Calls the servers of other implementations: `baidu-client 127.0.0.1:PORT` that of jprotobuf-rpc, with `brpc-java
+//! WIRE` behind it that of brpc-java, with `streams` the one that speaks them.
 
-use interop_baidu::{cases, streams};
+use interop_baidu::{brpc_java, cases, streams};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(address), what) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: baidu-client 127.0.0.1:PORT [streams]");
-        return ExitCode::from(2);
-    };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let run = async move {
-        match what {
-            Some(_) => streams::run(&address).await,
-            None => cases::run(&address).await,
+        match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [address] => cases::run(address).await,
+            [address, "brpc-java", wire] => brpc_java::run(address, wire).await,
+            [address, "streams"] => streams::run(address).await,
+            _ => Err(switchboard::Status::invalid_argument(
+                "usage: baidu-client 127.0.0.1:PORT [brpc-java WIRE|streams]",
+            )),
         }
     };
     match switchboard::run(run) {

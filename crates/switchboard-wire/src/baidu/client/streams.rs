@@ -180,11 +180,10 @@ impl Client {
         }
         let mut input = Input::new(BytesMut::from(&payload[..]));
         let frame = response_in(&mut input)?;
-        let bytes = frame.meta_of(&input);
-        let meta = read(bytes)?;
+        let meta = read(frame.meta_of(&input))?;
         Ok(Some(match meta.response {
-            Some(response) if response.error_code != 0 => Err(error::read(bytes, &meta, &self.limits)),
-            _ => fields::read(bytes, &self.limits),
+            Some(response) if response.error_code != 0 => Err(error::read(&meta, &self.limits)),
+            _ => fields::read(meta.user_fields, &self.limits),
         }))
     }
 

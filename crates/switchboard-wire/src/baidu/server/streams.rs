@@ -4,7 +4,7 @@ use super::{Pending, Server};
 use crate::{
     Fatal, Input, Kind, Metadata, MethodId, Outbox, Retry, Status,
     baidu::{
-        STREAMS_MAX,
+        Layout, STREAMS_MAX,
         error::bad_request,
         fields,
         frame::{self, Frame, Payload},
@@ -12,7 +12,7 @@ use crate::{
         stream::{self, NO_STREAM, Settings, Stream, StreamMeta},
     },
     proto,
-    wire::{CallId, Head, ServerEvent},
+    wire::{CallId, Head, ServerEvent, ServerWire, no_streams},
 };
 use bytes::Bytes;
 
@@ -99,7 +99,7 @@ impl Pending {
             let head = self.head.take();
             let attachment = head.as_ref().and_then(|head| head.attachment().cloned());
             let payload = Payload { attachment: attachment.as_ref(), ..Payload::default() };
-            self.put(false, payload, sum, head.as_deref(), out);
+            self.put(Layout::Standard, false, payload, sum, head.as_deref(), out);
         }
         if let Some(stream) = &mut self.stream {
             stream.answered = true;
@@ -110,6 +110,9 @@ impl Pending {
 impl Server {
     /// Whether the call of a method that streams opens a stream, and one that is taken.
     pub(super) fn check_stream(&self, method: MethodId, meta: &Meta<'_>) -> Result<(), Status> {
+        if self.framer.layout != Layout::Standard {
+            return Err(no_streams(self.name()));
+        }
         let Some(settings) = &meta.stream else {
             return Err(Status::unimplemented(format!(
                 "{} streams: its calls open a stream (stream_settings)",
@@ -183,7 +186,7 @@ impl Server {
             return opened.stream.tell(stream::Kind::Close, out);
         }
         let inside = opened.stream.meta(stream::Kind::Close);
-        frame::put(out, Some(&inside), &Payload::default(), |meta| {
+        frame::put(Layout::Standard, out, Some(&inside), &Payload::default(), |meta| {
             proto::put_number(meta, 4, correlation_id);
             told.iter().for_each(|metadata| fields::put(meta, metadata));
         });

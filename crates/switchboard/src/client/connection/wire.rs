@@ -51,6 +51,10 @@ impl ClientWire for Wire {
         either!(self, machine => machine.streams(number));
     }
 
+    fn index(&mut self, number: u16, index: u16) {
+        either!(self, machine => machine.index(number, index));
+    }
+
     #[inline]
     fn open(
         &mut self,

@@ -1,34 +1,53 @@
-//! `wire=baidu_std`: servers of brpc and of its relatives.
+//! `wire=baidu_std`, `wire=hulu`, `wire=sofa`: servers of brpc and of its relatives.
 //!
 //! | option | values | |
 //! | --- | --- | --- |
-//! | `codec` | `proto` (default), `json` | how messages are written; traits are always JSON |
-//! | `names` | `full` (default), `short` | `package.Service`, or `Service` as jprotobuf's and old servers have it |
-//! | `checksum` | `none` (default), `crc32c` | of requests, which brpc's servers answer in kind |
+//! | `names` | `full`, `short` | `package.Service`; or `Service` as old servers have it, which is hulu's default |
+//! | `codec` | `proto` (default), `json` | baidu_std: how messages are written; traits are always JSON |
+//! | `checksum` | `none` (default), `crc32c` | baidu_std: of requests, which brpc's servers answer in kind |
+//! | `index` | `package.Service/Method:PLACE` | hulu: its place in the service, from 0; generated code knows it |
 
 use super::Foreign;
 use crate::{Codec, Limits};
+use std::{collections::HashMap, sync::Arc};
 use switchboard_wire::{
-    baidu::{Client, Names},
+    baidu::{Client, Layout, Names},
     wire::ClientWire,
 };
 
 #[derive(Debug, Default)]
-pub(super) struct BaiduStd {
+pub(super) struct Baidu {
+    layout: Layout,
     codec: Option<Codec>,
     names: Names,
     checksums: bool,
+    indexes: Arc<HashMap<String, u16>>,
 }
 
-impl Foreign for BaiduStd {
+pub(super) fn hulu() -> Box<dyn Foreign> {
+    Box::new(Baidu { layout: Layout::Hulu, names: Names::Short, ..Baidu::default() })
+}
+
+pub(super) fn sofa() -> Box<dyn Foreign> {
+    Box::new(Baidu { layout: Layout::Sofa, ..Baidu::default() })
+}
+
+impl Foreign for Baidu {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match (name, value) {
-            ("codec", "proto") => self.codec = Some(Codec::Proto),
-            ("codec", "json") => self.codec = Some(Codec::Json),
-            ("codec", _) => return Err("proto or json"),
+            ("index", _) if self.layout == Layout::Hulu => {
+                let expected = "package.Service/Method:PLACE, where the place is a number from 0";
+                let (method, index) = value.rsplit_once(':').ok_or(expected)?;
+                let index = index.parse().map_err(|_| expected)?;
+                Arc::make_mut(&mut self.indexes).insert(method.to_owned(), index);
+            }
             ("names", "full") => self.names = Names::Full,
             ("names", "short") => self.names = Names::Short,
             ("names", _) => return Err("full or short"),
+            _ if self.layout != Layout::Standard => return Ok(false),
+            ("codec", "proto") => self.codec = Some(Codec::Proto),
+            ("codec", "json") => self.codec = Some(Codec::Json),
+            ("codec", _) => return Err("proto or json"),
             ("checksum", "none") => self.checksums = false,
             ("checksum", "crc32c") => self.checksums = true,
             ("checksum", _) => return Err("none or crc32c"),
@@ -47,6 +66,24 @@ impl Foreign for BaiduStd {
     }
 
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
-        Box::new(Client::new(limits.wire()).naming(self.names).checksums(self.checksums))
+        let client = Client::new(limits.wire()).with_layout(self.layout).indexes(self.indexes.clone());
+        Box::new(client.naming(self.names).checksums(self.checksums))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_layout_has_options_of_its_own() {
+        let mut wire = hulu();
+        assert_eq!(wire.set("index", "demo.v1.Greeter/Greet:0"), Ok(true));
+        for wrong in ["demo.v1.Greeter/Greet", "a:b", "a:-1", ":"] {
+            assert!(wire.set("index", wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((wire.set("names", "full"), wire.set("checksum", "crc32c")), (Ok(true), Ok(false)));
+        assert_eq!((sofa().set("index", "a:1"), sofa().set("codec", "json")), (Ok(false), Ok(false)));
+        assert_eq!(Baidu::default().set("index", "a:1"), Ok(false));
     }
 }
