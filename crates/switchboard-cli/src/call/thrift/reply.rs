@@ -1,6 +1,9 @@
 //! The struct of a method's result to JSON, or to the status of an exception.
 
-use super::{super::metadata, Function, on_the_wire};
+use super::{
+    super::{json::name_of_double, metadata},
+    Function, on_the_wire,
+};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use switchboard::{Code, Origin, Status};
@@ -67,15 +70,7 @@ fn value(interface: &Interface, ty: &Type, input: &mut Reader<'_>) -> Result<Jso
         }
         Type::Double => {
             let number = f64::read(input)?;
-            // JSON has no such numbers.
-            let named = if number.is_nan() {
-                "NaN"
-            } else if number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            };
-            if number.is_finite() { number.into() } else { named.into() }
+            name_of_double(number).map_or_else(|| number.into(), Json::from)
         }
         Type::String => String::read(input)?.into(),
         Type::Uuid => Uuid::read(input)?.to_string().into(),
