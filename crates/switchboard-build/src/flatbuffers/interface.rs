@@ -67,8 +67,8 @@ pub struct Table {
 pub struct Field {
     /// In JSON.
     pub name: String,
-    /// In the table. Before that of a [union](Type::Union) is the number of a byte that says which it is, and before that
-    /// of a vector of them the number of a vector of those.
+    /// In the table. Before that of a [union](Type::Union) is the number of a byte that says which it is, and before
+    /// that of a vector of them the number of a vector of those.
     pub number: usize,
     /// Of its value.
     pub ty: Type,

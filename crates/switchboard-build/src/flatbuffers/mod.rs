@@ -1,8 +1,8 @@
 //! The front for `.fbs` files: reads them, and generates types and services for every wire.
 //!
 //! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`fields`]
-//! (numbers and defaults of those of tables), [`interface`] (what they declare, for programs); then what generates code:
-//! `types` (what Rust has for a type), `tables`, `structs` (and what else lies in place), `unions`, `services`,
+//! (numbers and defaults of those of tables), [`interface`] (what they declare, for programs); then what generates
+//! code: `types` (what Rust has for a type), `tables`, `structs` (and what else lies in place), `unions`, `services`,
 //! `package` (a file of Rust for each namespace).
 //!
 //! Methods of services are what the compilers of others leave out: the reason that there is a parser here.

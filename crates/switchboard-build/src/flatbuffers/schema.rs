@@ -84,7 +84,8 @@ impl Schema {
             let Some(found) = folders.map(|folder| folder.join(&include)).find(|place| place.is_file())
             else {
                 return Err(Error::new(format!(
-                    "{name}:{line}: {include} is not there: add its directory with .include(…), on a command line with -I"
+                    "{name}:{line}: {include} is not there: add its directory with .include(…), on a command line \
+                     with -I"
                 )));
             };
             self.load(&found, includes)?;
