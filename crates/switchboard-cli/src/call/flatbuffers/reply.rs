@@ -171,16 +171,16 @@ impl Tables<'_> {
         let is_object = matches!(item, Type::Struct(_));
         for bytes in bytes.chunks_exact(self.interface.layout(item).0) {
             if is_object {
-                out.item()?
+                out.item()?;
             } else {
-                out.item_beside()?
+                out.item_beside()?;
             }
             self.in_place(item, bytes, out)?;
         }
         if is_object {
-            out.close(']')
+            out.close(']');
         } else {
-            out.close_beside()
+            out.close_beside();
         }
         Ok(())
     }
