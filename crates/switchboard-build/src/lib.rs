@@ -101,8 +101,7 @@
 //! would never end, are `Option`s. A method may be annotated with `(switchboard.spawn)`, `(switchboard.idempotent)` and
 //! `(switchboard.read_only)`, an exception with `(switchboard.code = "not_found")`.
 //!
-//! Programs that read `.thrift` files while they run find what they declare in [`interface`]; without the feature
-//! `codegen` that is all there is here.
+//! Programs that read `.thrift` files while they run find what they declare in [`interface`].
 //!
 //! # FlatBuffers
 //!
@@ -121,6 +120,9 @@
 //! `"bidi"`, `(idempotent)`, and with the attributes `switchboard_oneway`, `switchboard_spawn` and
 //! `switchboard_read_only`, once the file declares those: `attribute "switchboard_spawn";`.
 //!
+//! Programs that read `.fbs` files while they run find what they declare in [`flatbuffers_interface`]. This and
+//! [`interface`] are all there is here without the feature `codegen`.
+//!
 //! # Editions
 //!
 //! The built-in compiler reads proto2 and proto3. Files of an edition go through `protoc` or `buf`:
@@ -137,7 +139,6 @@ mod cursor;
 #[cfg(feature = "codegen")]
 mod docs;
 mod error;
-#[cfg(feature = "codegen")]
 mod flatbuffers;
 #[cfg(feature = "codegen")]
 mod http_rules;
@@ -167,6 +168,7 @@ mod thrift;
 #[cfg(feature = "codegen")]
 pub use builder::Proto;
 pub use error::Error;
+pub use flatbuffers::interface as flatbuffers_interface;
 #[cfg(feature = "codegen")]
 pub use idl::Idl;
 pub use thrift::interface;

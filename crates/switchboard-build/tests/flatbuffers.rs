@@ -37,6 +37,7 @@ table Monster {
   old: int (deprecated);
   firstName: string;
   friend: Monster;
+  bag: [Equipment];
 }
 root_type Monster;
 file_identifier "MONS";
@@ -64,6 +65,9 @@ rpc_service Store {
             // The number of the union is 5, its value 6, what is deprecated 7.
             "equipped: table.union(6)?",
             "first_name: table.referred(8)?",
+            "pub bag: ::std::vec::Vec<Equipment>",
+            "out.point_to_unions(slot_10, slot_11, &self.bag)",
+            "bag: table.unions(11)?.unwrap_or_default()",
             "color: Color::BLUE",
             "fn retrieve(&self, request: Note, cx: &::switchboard::Cx)",
             r#"MethodInfo::new("Retrieve", ::switchboard::Kind::Unary).idempotency(::switchboard::Idempotency::Idempotent)"#,
@@ -101,7 +105,12 @@ fn mistakes_are_named_with_their_line() {
     for (name, content, parts) in [
         ("no_type", "table A {\n b: Nope; }", &[":2: Nope is not defined"][..]),
         ("twice", "table A { a: int; a: int; }", &[":1: a is there twice"]),
-        ("ids", "table A { a: int (id: 1);\n b: int (id: 1); }", &[":2: b has the id or name of a"]),
+        ("ids", "table A { a: int (id: 1);\n b: int (id: 1); }", &[":2: b has the id of a"]),
+        (
+            "tags",
+            "table T {}\nunion U { T }\ntable A { a: int (id: 0);\n b: [U] (id: 1); }",
+            &[":4: b has the id of a"],
+        ),
         ("unclosed", "table A {\n a: int;", &["is missing before the end of the file"]),
         ("default", "table A { a: byte = 300; }", &["does not fit the type of a"]),
         ("default_member", "enum E : byte { X }\ntable A { a: E = Y; }", &[":2:", "does not fit"]),
@@ -109,7 +118,11 @@ fn mistakes_are_named_with_their_line() {
         ("in_struct", "struct A { a: string; }", &["make it a table"]),
         ("array", "table A { a: [int:3]; }", &["make it a vector"]),
         ("nested", "table A { a: [[int]]; }", &["a vector of vectors"]),
-        ("unions", "table T {}\nunion U { T }\ntable A { a: [U]; }", &["is not read yet"]),
+        (
+            "unions",
+            "table T {}\nunion U { T }\ntable A { a: [U] (id: 0); }",
+            &["its own number and one more"],
+        ),
         ("union_of_structs", "struct S { a: int; }\nunion U { S }", &["S is no table"]),
         ("circle", "struct A { a: B; }\nstruct B { a: A; }", &["holds itself"]),
         ("rpc", "rpc_service S { Do(Nope): Nope; }", &["Nope is not defined"]),

@@ -6,6 +6,7 @@ mod support;
 use serde_json::json;
 use std::{path::Path, sync::mpsc, time::Duration};
 use support::{
+    echo,
     greeter::{self, GREET as THRIFT_GREET},
     *,
 };
@@ -91,7 +92,7 @@ fn thrift_is_called_with_the_file_of_the_service() {
         (&[THRIFT_GREET, "-d", r#"{"nam": "a"}"#], "ThriftGreeter/greet has no \"nam\"; did you mean name?"),
         (&[THRIFT_GREET, "-d", r#"{"name": 5}"#], "field name: expected a text and not 5"),
         (&["ThriftGreeter/gret"], "unknown method gret of thrift.demo.ThriftGreeter; did you mean greet?"),
-        (&["describe"], "of a .thrift file there is `list`"),
+        (&["describe"], "of a .thrift or .fbs file there is `list`"),
         (&[THRIFT_GREET, "--wire", "rpcx"], "--thrift is for the wire thrift, not for rpcx"),
     ] {
         let done = with_file("", arguments);
@@ -104,6 +105,98 @@ fn thrift_is_called_with_the_file_of_the_service() {
     assert!(gone.stderr.contains("cannot read /nowhere.thrift"), "{}", gone.stderr);
 }
 
+/// A message with every field that a server of ours has to understand.
+const FULL: &str = r#"{
+  "text": "häy", "number": 5, "none": 0, "flag": false, "mood": "Calm", "marks": "Read Kept",
+  "at": {"id": 1, "at": -0.25, "label": [1, 65535], "mood": "Loud"},
+  "path": [{"id": 2, "at": 1e300, "label": [0, 0], "mood": "Calm"}],
+  "bytes": [0, 255, 7], "numbers": [1, 18446744073709551615], "tags": [{"key": "a"}, {"key": "", "weight": 0.1}],
+  "words": ["x", ""], "moods": ["Calm", "Loud"], "manner_type": "Shout", "manner": {"times": 3},
+  "next": {"text": "inner"}, "real": 0.5, "manners_type": ["low", "Shout"], "manners": [{"to": "x"}, {}]
+}"#;
+
+#[test]
+fn flatbuffers_are_called_with_the_file_of_the_service() {
+    const SAY: &str = "fbs.echo.Echo/Say";
+    let (server, notes) = echo::serve();
+    let file = echo::file();
+    let folder = Path::new(&file).parent().unwrap().to_str().unwrap();
+    let full: serde_json::Value = serde_json::from_str(FULL).unwrap();
+    let with_file = |options: &str, arguments: &[&str]| {
+        call(&format!("{server}?{options}"), &[arguments, &["--fbs", &file, "-I", folder]].concat())
+    };
+    let kiss = "wire=kiss&function=fbs.echo.Echo/Say:7&function=fbs.echo.Echo/Note:8&snappy=dynamic";
+    for options in ["", "wire=native", "wire=grpc&codec=proto", kiss] {
+        assert_eq!(with_file(options, &["Echo/Say", "-d", FULL]).values(), [full.clone()], "{options}");
+        assert_eq!(with_file(options, &[SAY]).values(), [json!({})], "{options}");
+        let failed = with_file(options, &[SAY, "-d", r#"{"text": "fail"}"#]);
+        // kiss-rpc says no more than that.
+        assert_eq!(failed.code, if options == kiss { 66 } else { 69 }, "{options}: {}", failed.stderr);
+        // A method that answers nothing needs no flag.
+        let noted = with_file(options, &["Echo/Note", "-d", r#"{"number": 3}"#]);
+        assert_eq!((noted.code, &*noted.stdout), (0, ""), "{options}: {}", noted.stderr);
+        assert_eq!(notes.recv_timeout(Duration::from_secs(20)), Ok(3), "{options}");
+    }
+    for options in ["", "wire=native"] {
+        let counted = with_file(options, &["Echo/Count", "-d", r#"{"number": 2}"#, "--compact"]);
+        assert_eq!(counted.stdout, "{\"number\":0}\n{\"number\":1}\n", "{options}: {}", counted.stderr);
+        let joined = with_file(options, &["Echo/Join", "-d", r#"{"text": "a"}{"text": "b"}"#]);
+        assert_eq!(joined.values(), [json!({"text": "ab"})], "{options}");
+        let chat = with_file(options, &["Echo/Chat", "-d", r#"{"text": "a"}{"mood": "Calm"}"#]);
+        assert_eq!(chat.values(), [json!({"text": "a"}), json!({"mood": "Calm"})], "{options}");
+    }
+    let all = with_file("", &[SAY, "--emit-defaults", "--json"]);
+    let all = &all.values()[0]["messages"][0];
+    assert_eq!((&all["number"], &all["mood"], all.get("none")), (&json!(-7), &json!("Loud"), None), "{all}");
+    assert_eq!(with_file("", &["list"]).stdout, "fbs.echo.Echo\n");
+
+    for (options, arguments, expected) in [
+        ("", &[SAY, "-d", r#"{"txt": "a"}"#][..], "fbs.echo.Message has no \"txt\"; did you mean text?"),
+        ("", &[SAY, "-d", r#"{"tags": [{}]}"#], "field tags[0]: fbs.echo.Tag has no key, which is required"),
+        ("", &["Echo/Cont"], "unknown method Cont of fbs.echo.Echo; did you mean Count?"),
+        ("", &["describe"], "of a .thrift or .fbs file there is `list`"),
+        ("wire=connect", &[SAY], "--fbs is for the wires grpc, kiss and native, not for connect"),
+        ("codec=json", &[SAY], "codec=json in the URL: tables of .fbs files are written as FlatBuffers"),
+        (kiss, &["Echo/Chat"], "has a stream, which kiss does not carry"),
+        ("wire=kiss", &[SAY], "add function=fbs.echo.Echo/Say:NUMBER to the address"),
+    ] {
+        let done = with_file(options, arguments);
+        assert_ne!(done.code, 0, "{arguments:?}");
+        assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+    }
+    let gone = call(&server, &[SAY, "--fbs", "/nowhere.fbs"]);
+    assert!(gone.stderr.contains("cannot read /nowhere.fbs"), "{}", gone.stderr);
+}
+
+#[test]
+fn replies_that_are_no_flatbuffers_are_named() {
+    let server = serve(switchboard::Server::new().add(Garbled));
+    for options in ["", "wire=native"] {
+        let url = format!("{server}?{options}");
+        let done = call(&url, &["Echo/Say", "--fbs", &echo::file(), "-d", r#"{"number": 1}"#]);
+        assert_eq!(done.code, 77, "{options}: {}", done.stderr);
+        let expected = "the reply is no fbs.echo.Message: the offset at 0 leads out of the message";
+        assert!(done.stderr.contains(expected), "{options}: {}", done.stderr);
+    }
+}
+
+static ECHO: ServiceInfo =
+    ServiceInfo { name: "fbs.echo.Echo", methods: &[MethodInfo::new("Say", Kind::Unary)], descriptor: &[] };
+
+/// Answers with bytes that are no table.
+struct Garbled;
+
+impl Service for Garbled {
+    fn info(&self) -> &'static ServiceInfo {
+        &ECHO
+    }
+
+    async fn call(&self, call: Call) -> switchboard::Result<Reply> {
+        let (_, cx) = call.into_one()?;
+        Ok(Reply::one(bytes::Bytes::from_static(b"\xff\xff\xff\x7f"), cx))
+    }
+}
+
 #[test]
 fn what_a_wire_cannot_do_is_named() {
     let server = Server::start();
@@ -112,7 +205,7 @@ fn what_a_wire_cannot_do_is_named() {
     for (wire, tip) in [
         ("baidu_std", "or send JSON as it is with --raw unary"),
         ("erpc", "or send JSON as it is with --raw unary"),
-        ("kiss", ".fbs files are not read here: send a table of FlatBuffers as bytes"),
+        ("kiss", "give it with --fbs FILE, send a table of FlatBuffers as bytes"),
         ("rpcx", "or send JSON as it is with --raw unary"),
         ("thrift", "give the .thrift file of the service with --thrift FILE"),
     ] {

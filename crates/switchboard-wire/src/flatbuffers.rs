@@ -8,12 +8,14 @@
 //! another as deep as memory goes. What is read is therefore bounded: [`DEPTH_MAX`] tables deep, and as large as the
 //! message times [`GROWTH_MAX`].
 
+mod dynamic;
 mod read;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod sample;
 mod write;
 
 pub use read::{Malformed, Place, Table};
+use std::{cell::Cell, convert::Infallible};
 pub use write::{Slot, Writer};
 
 /// Tables in one another that are read, as the verifiers of other languages have it.
@@ -70,7 +72,8 @@ pub trait Union: Sized {
 
 /// A whole message.
 pub fn write<T: Referred>(message: &T) -> Vec<u8> {
-    Writer::default().message(message)
+    let Ok(bytes) = Writer::message(|out| Ok::<_, Infallible>(message.write(out)));
+    bytes
 }
 
 /// Reads a whole message.
@@ -78,8 +81,19 @@ pub fn write<T: Referred>(message: &T) -> Vec<u8> {
 /// # Errors
 /// Those of [`Referred::read`].
 pub fn read<T: Referred>(bytes: &[u8]) -> Result<T, Malformed> {
-    let budget = std::cell::Cell::new(bytes.len().saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE));
-    T::read(Place::root(bytes, &budget)?)
+    read_with(bytes, T::read)
+}
+
+/// Reads a whole message, whose table `read` is told of.
+///
+/// # Errors
+/// Those of `read`, and bytes that have no table.
+pub fn read_with<T>(
+    bytes: &[u8],
+    read: impl FnOnce(Place<'_>) -> Result<T, Malformed>,
+) -> Result<T, Malformed> {
+    let budget = Cell::new(bytes.len().saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE));
+    read(Place::root(bytes, &budget)?)
 }
 
 macro_rules! numbers {
@@ -132,11 +146,11 @@ impl<T: Inline, const N: usize> Inline for [T; N] {
 
 impl Referred for String {
     fn write(&self, out: &mut Writer) -> usize {
-        out.string(self)
+        out.text(self)
     }
 
     fn read(at: Place<'_>) -> Result<String, Malformed> {
-        at.string()
+        at.text().map(str::to_owned)
     }
 }
 
@@ -152,7 +166,10 @@ impl<T: Referred> Referred for Box<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{sample::Node, *};
+    use super::{
+        sample::{Either, Node},
+        *,
+    };
 
     fn node(number: i16) -> Node {
         Node { number, ..Node::default() }
@@ -165,6 +182,7 @@ mod tests {
             next: Some(Box::new(leaf.clone())),
             children: vec![leaf, node(1), node(7)],
             bytes: vec![1, 2, 3],
+            some: vec![Either::Node(Box::new(node(4))), Either::Node(Box::default())],
             ..node(-2)
         };
         for message in [node(7), node(0), tree] {
@@ -185,6 +203,23 @@ mod tests {
         ];
         let read = read::<Node>(&bytes).unwrap();
         assert_eq!(read, Node { name: Some("ab".to_owned()), ..node(300) });
+    }
+
+    /// The layout of `flatc`: numbers and offsets in two vectors of the same length.
+    #[test]
+    fn unions_that_are_not_known_are_left_out_of_vectors() {
+        let either = |number| Either::Node(Box::new(node(number)));
+        let bytes = write(&Node { some: vec![either(1), either(2), either(3)], ..node(7) });
+        let tags = bytes.windows(7).position(|window| window == [3, 0, 0, 0, 1, 1, 1]).unwrap();
+        let with = |at: usize, value: u8| {
+            let mut bytes = bytes.clone();
+            bytes[tags + at] = value;
+            read::<Node>(&bytes)
+        };
+        assert_eq!(with(4 + 1, 9).unwrap().some, [either(1), either(3)]);
+        assert_eq!(with(4 + 2, 0).unwrap().some, [either(1), either(2)]);
+        let why = with(0, 2).unwrap_err().to_string();
+        assert!(why.contains("has 3 unions and 2 numbers of them"), "{why}");
     }
 
     #[test]
@@ -232,7 +267,12 @@ mod tests {
 
     #[test]
     fn what_points_outside_is_refused() {
-        let good = write(&Node { name: Some("abc".to_owned()), children: vec![node(1)], ..node(2) });
+        let good = write(&Node {
+            name: Some("abc".to_owned()),
+            children: vec![node(1)],
+            some: vec![Either::Node(Box::new(node(5)))],
+            ..node(2)
+        });
         for at in 0..good.len() {
             for value in [0, 1, 0x7F, 0xFF] {
                 let mut bad = good.clone();

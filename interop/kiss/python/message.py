@@ -7,9 +7,11 @@ from flatbuffers import encode, number_types as N, packer
 from flatbuffers.table import Table
 
 # Numbers of the fields.
-TEXT, NUMBER, NONE, FLAG, MOOD, MARKS, AT, PATH, BYTES, NUMBERS, TAGS, WORDS, MANNER, OLD, NEXT, TYPE = (
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16,
+TEXT, NUMBER, NONE, FLAG, MOOD, MARKS, AT, PATH, BYTES, NUMBERS, TAGS, WORDS, MANNER, OLD, NEXT, TYPE, MANNERS = (
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 18,
 )
+# Members of the union.
+SHOUT, LOW = 1, 2
 POINT = struct.Struct("<B7xd3H2x")
 
 
@@ -20,6 +22,7 @@ def full():
         "text": "häy", "number": -(2**63), "none": 0, "flag": False, "mood": -1, "marks": 9, "at": point(1),
         "path": [point(2), point(3)], "bytes": b"\0\xff\x07", "numbers": [1, -1, 2**63 - 1],
         "tags": [("a", 0.5), ("", 1.5)], "words": ["x", ""], "shout": 3, "next": {"text": "inner"}, "type": 1e300,
+        "manners": [(LOW, "x"), (SHOUT, 2)],
     }
 
 
@@ -59,6 +62,19 @@ def tag(builder, key, weight):
     return builder.EndObject()
 
 
+def shout(builder, times):
+    builder.StartObject(1)
+    builder.PrependInt32Slot(0, times, 1)
+    return builder.EndObject()
+
+
+def whisper(builder, to):
+    to = builder.CreateString(to)
+    builder.StartObject(1)
+    builder.PrependUOffsetTRelativeSlot(0, to, 0)
+    return builder.EndObject()
+
+
 def table(builder, message):
     # What is referred to comes first.
     refers = {}
@@ -78,12 +94,15 @@ def table(builder, message):
             items = [make(item) for item in message[name]]
             refers[number] = vector(builder, items, 4, 4, builder.PrependUOffsetTRelative)
     if "shout" in message:
-        builder.StartObject(1)
-        builder.PrependInt32Slot(0, message["shout"], 1)
-        refers[MANNER] = builder.EndObject()
+        refers[MANNER] = shout(builder, message["shout"])
+    if "manners" in message:
+        items = [{SHOUT: shout, LOW: whisper}[kind](builder, value) for kind, value in message["manners"]]
+        refers[MANNERS] = vector(builder, items, 4, 4, builder.PrependUOffsetTRelative)
+        kinds = [kind for kind, _ in message["manners"]]
+        refers[MANNERS - 1] = vector(builder, kinds, 1, 1, builder.PrependUint8)
     if "next" in message:
         refers[NEXT] = table(builder, message["next"])
-    builder.StartObject(17)
+    builder.StartObject(19)
     builder.PrependInt64Slot(NUMBER, message.get("number", -7), -7)
     if "none" in message:
         builder.PrependInt32Slot(NONE, message["none"], None)
@@ -143,12 +162,24 @@ def of_table(table):
         first = table.Vector(at)
         message["words"] = [table.String(first + 4 * n).decode() for n in range(table.VectorLen(at))]
     if (at := place(MANNER - 1)) and table.Get(N.Uint8Flags, at + table.Pos) == 1:
-        shout = Table(table.Bytes, table.Indirect(place(MANNER) + table.Pos))
-        times = shout.Offset(4)
-        message["shout"] = shout.Get(N.Int32Flags, times + shout.Pos) if times else 1
+        message["shout"] = of_shout(Table(table.Bytes, table.Indirect(place(MANNER) + table.Pos)))
+    if at := place(MANNERS):
+        kinds, first = table.Vector(place(MANNERS - 1)), table.Vector(at)
+        assert table.VectorLen(place(MANNERS - 1)) == table.VectorLen(at), "as many numbers as unions"
+        message["manners"] = []
+        for n in range(table.VectorLen(at)):
+            kind = table.Get(N.Uint8Flags, kinds + n)
+            item = Table(table.Bytes, table.Indirect(first + 4 * n))
+            value = of_shout(item) if kind == SHOUT else item.String(item.Offset(4) + item.Pos).decode()
+            message["manners"].append((kind, value))
     if at := place(NEXT):
         message["next"] = of_table(Table(table.Bytes, table.Indirect(at + table.Pos)))
     return message
+
+
+def of_shout(shout):
+    times = shout.Offset(4)
+    return shout.Get(N.Int32Flags, times + shout.Pos) if times else 1
 
 
 def of_tag(tag):

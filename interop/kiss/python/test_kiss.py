@@ -1,5 +1,6 @@
 """Calls our server over kiss-rpc and gRPC, and lets our client call serve.py."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,15 @@ import grpc
 import message
 
 SAY, NOTE = 3405691582, 7
+
+# As flatc writes it in JSON.
+MESSAGE = {
+    "text": "häy", "number": -(2**63), "none": 0, "flag": False, "mood": "Odd", "marks": "Read Kept",
+    "path": [{"id": 1, "at": -0.25, "label": [1, 2, 65535]}], "bytes": [0, 255, 7], "numbers": [1, -1, 2**63 - 1],
+    "tags": [{"key": "a"}, {"key": "", "weight": 1.5}], "words": ["x", ""],
+    "manner_type": "Shout", "manner": {"times": 3}, "next": {"text": "inner"}, "type": 1e300,
+    "manners_type": ["low", "Shout"], "manners": [{"to": "x"}, {"times": 2}],
+}
 
 
 def start(*command):
@@ -96,6 +106,21 @@ class OurServer(unittest.TestCase):
             self.assertEqual(failed.exception.code(), grpc.StatusCode.NOT_FOUND)
             count = channel.unary_stream("/interop.kiss.Echo/Count", message.write, message.read)
             self.assertEqual([reply["number"] for reply in count({"number": 3}, timeout=20)], [0, 1, 2])
+
+
+class OurTerminal(unittest.TestCase):
+    def test_tables_from_json_are_read_by_this_library_and_its_tables_are_json(self):
+        process, address = start(sys.executable, "-B", "serve.py")
+        try:
+            url = f"{address}?wire=kiss&function=interop.kiss.Echo/Say:{SAY}"
+            for asked in ({"text": "inner"}, MESSAGE):
+                command = [os.environ["SWITCHBOARD_BIN"], "call", url, "Echo/Say", "--fbs", "../fbs/echo.fbs"]
+                command += ["-d", json.dumps(asked), "--json", "--compact"]
+                done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+                (answer,) = json.loads(done.stdout)["messages"]
+                self.assertEqual(answer, asked)
+        finally:
+            end(process)
 
 
 class OurClient(unittest.TestCase):

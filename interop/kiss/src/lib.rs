@@ -4,7 +4,7 @@ switchboard::include_proto!();
 
 pub use interop::kiss::{self as schema};
 
-use schema::{Echo, EchoClient, Manner, Message, Shout, Tag, kinds};
+use schema::{Echo, EchoClient, Manner, Message, Shout, Tag, Whisper, kinds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchboard::{Code, Cx, Receiver, Result, Sender, Status};
 
@@ -80,6 +80,10 @@ pub fn full() -> Message {
         manner: Some(Manner::Shout(Box::new(Shout { times: 3 }))),
         next: Some(Box::new(Message { text: Some("inner".to_owned()), ..Message::default() })),
         r#type: 1e300,
+        manners: vec![
+            Manner::Low(Box::new(Whisper { to: Some("x".to_owned()) })),
+            Manner::Shout(Box::new(Shout { times: 2 })),
+        ],
     }
 }
 

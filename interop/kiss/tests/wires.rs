@@ -30,6 +30,7 @@ fn messages_are_the_same_in_each_codec() {
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(json["type"], 1e300);
     assert_eq!(json["manner"]["Shout"]["times"], 3);
+    assert_eq!(json["manners"][0]["Low"]["to"], "x");
     // What is missing has its default.
     let message: Message = flatbuffers::decode(Codec::Json, "{}".into()).unwrap();
     assert_eq!((message.number, message.mood), (-7, kinds::Mood::LOUD));

@@ -1,6 +1,6 @@
 //! A `.fbs` file as it is written.
 
-use crate::lexer::Token;
+use crate::{Error, lexer::Token};
 
 /// Something that has a name.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Item {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Enum { base: Base, members: Vec<(String, i64, Option<String>)> },
+    Enum { base: Base, are_bits: bool, members: Vec<(String, i64, Option<String>)> },
     Service(Vec<Method>),
     Struct { fields: Vec<Field>, align: usize },
     Table(Vec<Field>),
@@ -53,6 +53,25 @@ pub(super) struct Method {
     pub(super) attributes: Attributes,
     pub(super) doc: Option<String>,
     pub(super) place: String,
+}
+
+impl Method {
+    /// Whether requests and replies are streams.
+    ///
+    /// # Errors
+    /// What the method says of it is not known.
+    pub(super) fn streams(&self) -> Result<[bool; 2], Error> {
+        match self.attributes.text("streaming") {
+            None | Some("none") => Ok([false, false]),
+            Some("server") => Ok([false, true]),
+            Some("client") => Ok([true, false]),
+            Some("bidi") => Ok([true, true]),
+            Some(_) => Err(Error::new(format!(
+                "{}: {} streams in a way that is not known: none, server, client and bidi are",
+                self.place, self.name
+            ))),
+        }
+    }
 }
 
 /// What stands in parentheses behind something.
@@ -92,18 +111,30 @@ pub(super) enum Type {
     Vector(Box<Type>),
 }
 
+/// A type of numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Base {
+pub enum Base {
+    /// `bool`: a byte, 0 or 1.
     Bool,
+    /// `float`.
     F32,
+    /// `double`.
     F64,
+    /// `byte`.
     I8,
+    /// `short`.
     I16,
+    /// `int`.
     I32,
+    /// `long`.
     I64,
+    /// `ubyte`.
     U8,
+    /// `ushort`.
     U16,
+    /// `uint`.
     U32,
+    /// `ulong`.
     U64,
 }
 
@@ -126,7 +157,7 @@ impl Base {
     }
 
     /// Bytes that it takes, and what its position is a multiple of.
-    pub(super) fn size(self) -> usize {
+    pub const fn size(self) -> usize {
         match self {
             Base::Bool | Base::I8 | Base::U8 => 1,
             Base::I16 | Base::U16 => 2,

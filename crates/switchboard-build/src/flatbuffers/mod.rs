@@ -1,63 +1,33 @@
 //! The front for `.fbs` files: reads them, and generates types and services for every wire.
 //!
-//! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`types`]
-//! (what Rust has for a type), [`tables`], [`structs`] (and what else lies in place), [`unions`], [`services`].
+//! Reading order: [`lexer`](crate::lexer), [`ast`], [`parser`], [`schema`] (files that include each other), [`fields`]
+//! (numbers and defaults of those of tables), [`interface`] (what they declare, for programs); then what generates
+//! code: `types` (what Rust has for a type), `tables`, `structs` (and what else lies in place), `unions`, `services`,
+//! `package` (a file of Rust for each namespace).
 //!
 //! Methods of services are what the compilers of others leave out: the reason that there is a parser here.
+#![cfg_attr(
+    not(feature = "codegen"),
+    allow(dead_code, reason = "generated code alone says all that a file does")
+)]
 
 mod ast;
+mod fields;
+pub mod interface;
+#[cfg(feature = "codegen")]
+mod package;
 mod parser;
 mod schema;
+#[cfg(feature = "codegen")]
 mod services;
+#[cfg(feature = "codegen")]
 mod structs;
+#[cfg(feature = "codegen")]
 mod tables;
+#[cfg(feature = "codegen")]
 mod types;
+#[cfg(feature = "codegen")]
 mod unions;
 
-use crate::{Error, builder::Generated, idl::Front, open_enum};
-use ast::{Item, Kind};
-use proc_macro2::TokenStream;
-use schema::Schema;
-use std::{collections::BTreeMap, path::PathBuf};
-use types::Types;
-
-/// Reads the files, and generates a file of Rust for each namespace.
-///
-/// # Errors
-/// Files that cannot be read or understood, and types that Rust cannot have.
-pub(crate) fn generate(files: &[PathBuf], includes: &[PathBuf]) -> Result<Front, Error> {
-    let schema = Schema::read(files, includes)?;
-    let mut packages = BTreeMap::<&str, Vec<&Item>>::new();
-    for item in &schema.items {
-        packages.entry(&item.namespace).or_default().push(item);
-    }
-    let packages = packages.into_iter().map(|(name, items)| package(&schema, name, &items));
-    Ok(Front { packages: packages.collect::<Result<_, _>>()?, read_from: schema.files.clone() })
-}
-
-fn package(schema: &Schema, name: &str, items: &[&Item]) -> Result<Generated, Error> {
-    let types = Types { schema, package: name };
-    let (mut served, mut others) = (TokenStream::new(), TokenStream::new());
-    for item in items {
-        match &item.kind {
-            Kind::Enum { base, members } => {
-                let members = members.iter().map(|(name, number, doc)| (&**name, *number, doc.as_deref()));
-                let repr = types::base(*base);
-                others.extend(open_enum::emit(&item.name, item.doc.as_deref(), &repr, members));
-                others.extend(structs::of_enum(item, &repr));
-            }
-            Kind::Service(methods) => served.extend(services::emit(&types, item, methods)?),
-            Kind::Struct { fields, .. } => others.extend(structs::emit(&types, item, fields)?),
-            Kind::Table(fields) => others.extend(tables::emit(&types, item, fields)?),
-            Kind::Union(variants) => others.extend(unions::emit(&types, item, variants)?),
-        }
-    }
-    let code = crate::package::file(name, &sources(schema), served, others)?;
-    Ok(Generated { name: name.to_owned(), code, descriptors: None })
-}
-
-/// The names of the files, for people.
-fn sources(schema: &Schema) -> String {
-    let names = schema.files.iter().filter_map(|file| file.file_name());
-    names.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ")
-}
+#[cfg(feature = "codegen")]
+pub(crate) use package::generate;

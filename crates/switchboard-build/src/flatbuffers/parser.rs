@@ -178,7 +178,7 @@ impl Parser<'_> {
             members.push((member, value, doc));
             next += 1;
         }
-        Ok(Kind::Enum { base, members })
+        Ok(Kind::Enum { base, are_bits, members })
     }
 
     fn union(&mut self, name: &str, line: usize) -> Result<Kind, Error> {

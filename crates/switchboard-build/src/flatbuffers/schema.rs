@@ -1,7 +1,7 @@
 //! Files that include each other, and what names in them mean.
 
 use super::{
-    ast::{Base, Item, Kind, Type},
+    ast::{Base, Item, Kind, Method, Type},
     parser,
 };
 use crate::Error;
@@ -29,6 +29,16 @@ pub(super) enum Resolved<'a> {
     Item(&'a Item),
     String,
     Vector(Box<Resolved<'a>>),
+}
+
+impl Resolved<'_> {
+    pub(super) fn is_union(&self) -> bool {
+        matches!(self, Resolved::Item(Item { kind: Kind::Union(_), .. }))
+    }
+
+    pub(super) fn is_union_vector(&self) -> bool {
+        matches!(self, Resolved::Vector(item) if item.is_union())
+    }
 }
 
 /// Structs in one another deeper than this go round in a circle.
@@ -74,7 +84,8 @@ impl Schema {
             let Some(found) = folders.map(|folder| folder.join(&include)).find(|place| place.is_file())
             else {
                 return Err(Error::new(format!(
-                    "{name}:{line}: {include} is not there: add its directory with .include(…)"
+                    "{name}:{line}: {include} is not there: add its directory with .include(…), on a command line \
+                     with -I"
                 )));
             };
             self.load(&found, includes)?;
@@ -99,6 +110,26 @@ impl Schema {
         }
         let found = self.names.get(name).map(|found| &self.items[*found]);
         found.ok_or_else(|| Error::new(format!("{place}: {name} is not defined")))
+    }
+
+    /// The table that a method or union names.
+    ///
+    /// # Errors
+    /// Something else has the name, or nothing.
+    pub(super) fn table(&self, namespace: &str, name: &str, place: &str) -> Result<&Item, Error> {
+        match self.find(namespace, name, place)? {
+            item @ Item { kind: Kind::Table(_), .. } => Ok(item),
+            _ => Err(Error::new(format!("{place}: {name} is no table"))),
+        }
+    }
+
+    /// The tables of a method.
+    ///
+    /// # Errors
+    /// Those of [`table`](Self::table).
+    pub(super) fn messages(&self, service: &Item, method: &Method) -> Result<(&Item, &Item), Error> {
+        let table = |name: &str| self.table(&service.namespace, name, &method.place);
+        Ok((table(&method.request)?, table(&method.reply)?))
     }
 
     /// What a type is.
@@ -160,6 +191,9 @@ impl Schema {
         }
         let mut offsets = Offsets { align: *align, ..Offsets::default() };
         for field in fields {
+            if let Some(default) = &field.default {
+                return Err(Error::new(format!("{}: a struct has no defaults: {default:?}", field.place)));
+            }
             let ty = self.resolve(&item.namespace, &field.ty, &field.place)?;
             let Some((size, align)) = self.layout_within(&ty, left - 1)? else {
                 return Err(Error::new(format!(

@@ -53,21 +53,17 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, methods: &[Method]) -> Result
 }
 
 fn method(types: &Types<'_>, item: &Item, method: &Method) -> Result<service::Method, Error> {
-    let (request, reply) = types.messages(item, method)?;
+    let (request, reply) = types.schema.messages(item, method)?;
     let attributes = &method.attributes;
-    let wrong = |what: &str| Error::new(format!("{}: {} {what}", method.place, method.name));
-    let kind = match attributes.text("streaming") {
-        None | Some("none") => Kind::Unary,
-        Some("server") => Kind::ServerStream,
-        Some("client") => Kind::ClientStream,
-        Some("bidi") => Kind::Bidi,
-        Some(_) => {
-            return Err(wrong("streams in a way that is not known: none, server, client and bidi are"));
-        }
+    let kind = match method.streams()? {
+        [false, false] => Kind::Unary,
+        [false, true] => Kind::ServerStream,
+        [true, false] => Kind::ClientStream,
+        [true, true] => Kind::Bidi,
     };
     let oneway = attributes.has("switchboard_oneway");
     if oneway && kind != Kind::Unary {
-        return Err(wrong("streams and cannot be one-way"));
+        return Err(Error::new(format!("{}: {} streams and cannot be one-way", method.place, method.name)));
     }
     let idempotency = match (attributes.has("switchboard_read_only"), attributes.has("idempotent")) {
         (true, _) => Some(format_ident!("NoSideEffects")),

@@ -23,9 +23,6 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
     let (mut members, mut puts, mut takes) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = 0;
     for (field, at) in fields.iter().zip(&offsets.fields) {
-        if let Some(default) = &field.default {
-            return Err(Error::new(format!("{}: a struct has no defaults: {default:?}", field.place)));
-        }
         let resolved = types.resolve(item, field)?;
         let (name, ty) = (field_ident(&field.name), types.rust(&resolved));
         let (doc, rename) = (doc_of(field), rename(field));

@@ -2,6 +2,7 @@
 
 use super::{
     ast::{Field, Item, Kind},
+    fields::Numbered,
     schema::Resolved,
     structs::{doc_of, rename},
     types::{Types, is_referred},
@@ -38,6 +39,7 @@ enum Shape {
     Text,
     Table,
     Union,
+    Unions,
 }
 
 /// A table.
@@ -96,87 +98,55 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, fields: &[Field]) -> Result<T
     })
 }
 
-/// The fields that are not deprecated, with the numbers that all of them have.
-fn plans<'a>(types: &Types<'_>, item: &Item, fields: &'a [Field]) -> Result<Vec<Plan<'a>>, Error> {
+/// The fields that are not deprecated.
+fn plans<'a>(types: &Types<'a>, item: &Item, fields: &'a [Field]) -> Result<Vec<Plan<'a>>, Error> {
     let mut plans = Vec::<Plan<'a>>::new();
-    let (mut next, mut size) = (0, 4);
-    for field in fields {
-        let resolved = types.resolve(item, field)?;
-        let is_union = matches!(resolved, Resolved::Item(Item { kind: Kind::Union(_), .. }));
-        // A union's own number comes before it.
-        next += usize::from(is_union);
-        let number = match field.attributes.int("id") {
-            None => next,
-            Some(id) => usize::try_from(id).ok().filter(|id| *id < 4096).ok_or_else(|| {
-                Error::new(format!("{}: the id of {} is no number of a field", field.place, field.name))
-            })?,
-        };
-        next = number + 1;
-        if field.attributes.has("deprecated") {
-            continue;
-        }
-        let plan = plan(types, field, &resolved, number)?;
-        size += plan.size.next_multiple_of(8);
-        let taken = |other: &&Plan<'_>| other.number == number || other.ident == plan.ident;
-        if let Some(other) = plans.iter().find(taken) {
+    for numbered in types.schema.numbered(item, fields)? {
+        let plan = plan(types, &numbered)?;
+        if let Some(other) = plans.iter().find(|other| other.ident == plan.ident) {
+            let (field, other) = (plan.field, other.field);
             return Err(Error::new(format!(
-                "{}: {} has the id or name of {}",
-                field.place, field.name, other.field.name
+                "{}: {} has the name of {}",
+                field.place, field.name, other.name
             )));
         }
         plans.push(plan);
     }
-    if size > usize::from(u16::MAX) {
-        return Err(Error::new(format!(
-            "{}: table {} may take more than 65535 bytes",
-            item.place, item.name
-        )));
-    }
     Ok(plans)
 }
 
-fn plan<'a>(
-    types: &Types<'_>,
-    field: &'a Field,
-    resolved: &Resolved<'_>,
-    number: usize,
-) -> Result<Plan<'a>, Error> {
-    let required = field.attributes.has("required");
-    let inline = types.schema.layout(resolved)?.map(|(size, _)| size);
-    let wrong = |what: &str| Error::new(format!("{}: {} {what}", field.place, field.name));
-    let shape = match resolved {
-        Resolved::Array(..) => return Err(wrong("is an array, which structs alone have: make it a vector")),
+fn plan<'a>(types: &Types<'_>, numbered: &Numbered<'a>) -> Result<Plan<'a>, Error> {
+    let Numbered { field, ty, number, size, default } = numbered;
+    let shape = match ty {
         Resolved::Base(_) | Resolved::Item(Item { kind: Kind::Enum { .. }, .. }) => {
-            types.default(resolved, field)?.map_or(Shape::Inline, Shape::Number)
+            default.map_or(Shape::Inline, |value| Shape::Number(types.default(ty, value)))
         }
-        _ if field.default.is_some() => {
-            return Err(wrong("has a default, which numbers and enums alone have"));
-        }
-        Resolved::Item(Item { kind: Kind::Struct { .. }, .. }) => Shape::Inline,
-        Resolved::Item(Item { kind: Kind::Union(_), .. }) => {
-            if number == 0 {
-                return Err(wrong("is a union, whose id is that of its own number and one more"));
-            }
-            Shape::Union
-        }
+        Resolved::Item(Item { kind: Kind::Struct { .. }, .. }) | Resolved::Array(..) => Shape::Inline,
+        _ if ty.is_union() => Shape::Union,
         Resolved::Item(_) => Shape::Table,
         Resolved::String => Shape::Text,
         Resolved::Vector(inner) => match (is_referred(inner), types.schema.layout(inner)?) {
             (true, _) => Shape::References,
             (false, Some(_)) => Shape::Inlines,
-            (false, None) => return Err(wrong("is a vector of unions, which is not read yet")),
+            (false, None) => Shape::Unions,
         },
     };
-    let ty = types.rust(resolved);
-    let size = inline.unwrap_or(4);
-    Ok(Plan { field, ident: field_ident(&field.name), number, shape, required, ty, size })
+    Ok(Plan {
+        field,
+        ident: field_ident(&field.name),
+        number: *number,
+        shape,
+        required: field.attributes.has("required"),
+        ty: types.rust(ty),
+        size: *size,
+    })
 }
 
 impl Plan<'_> {
     /// Whether the field of the struct is an `Option`.
     fn is_option(&self) -> bool {
         match self.shape {
-            Shape::Inlines | Shape::Number(_) | Shape::References => false,
+            Shape::Inlines | Shape::Number(_) | Shape::References | Shape::Unions => false,
             Shape::Inline | Shape::Table | Shape::Text | Shape::Union => !self.required,
         }
     }
@@ -214,6 +184,11 @@ impl Plan<'_> {
         format_ident!("slot_{}", self.number)
     }
 
+    /// Where the offset to the numbers of its unions is to be written.
+    fn tags_slot(&self) -> Ident {
+        format_ident!("slot_{}", self.number - 1)
+    }
+
     fn write_in_place(&self) -> TokenStream {
         let Plan { ident, number, required, .. } = self;
         let (number, slot) = (Literal::usize_unsuffixed(*number), self.slot());
@@ -223,6 +198,14 @@ impl Plan<'_> {
                 quote!(out.optional(#number, ::core::option::Option::Some(self.#ident));)
             }
             Shape::Inline => quote!(out.optional(#number, self.#ident);),
+            Shape::Unions => {
+                let (tags, tags_slot) = (Literal::usize_unsuffixed(self.number - 1), self.tags_slot());
+                let is_there = if *required { quote!(true) } else { quote!(!self.#ident.is_empty()) };
+                quote! {
+                    let #tags_slot = out.refer(#tags, #is_there);
+                    let #slot = out.refer(#number, #is_there);
+                }
+            }
             _ if *required => quote!(let #slot = out.refer(#number, true);),
             Shape::Inlines | Shape::References => {
                 quote!(let #slot = out.refer(#number, !self.#ident.is_empty());)
@@ -258,6 +241,10 @@ impl Plan<'_> {
             Shape::References => quote!(out.point_to_all(#slot, &self.#ident);),
             Shape::Table | Shape::Text => quote!(out.point(#slot, #value);),
             Shape::Union => quote!(out.point_to_union(#slot, #value);),
+            Shape::Unions => {
+                let tags_slot = self.tags_slot();
+                quote!(out.point_to_unions(#tags_slot, #slot, &self.#ident);)
+            }
         }
     }
 
@@ -270,6 +257,7 @@ impl Plan<'_> {
             Shape::References => quote!(all),
             Shape::Table | Shape::Text => quote!(referred),
             Shape::Union => quote!(union),
+            Shape::Unions => quote!(unions),
         };
         let read = quote!(table.#read(#number)?);
         if self.required {
@@ -279,7 +267,9 @@ impl Plan<'_> {
             };
         }
         match self.shape {
-            Shape::Inlines | Shape::References => quote!(#ident: #read.unwrap_or_default()),
+            Shape::Inlines | Shape::References | Shape::Unions => {
+                quote!(#ident: #read.unwrap_or_default())
+            }
             _ => quote!(#ident: #read),
         }
     }

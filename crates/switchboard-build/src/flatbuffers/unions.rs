@@ -19,7 +19,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
     let (mut members, mut tags, mut writes, mut reads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut seen = Vec::new();
     for (tag, variant) in (1u8..).zip(variants) {
-        let table = types.table(&item.namespace, &variant.table, &item.place)?;
+        let table = types.schema.table(&item.namespace, &variant.table, &item.place)?;
         let (name, path, tag) = (type_ident(&variant.name), types.path(table), Literal::u8_unsuffixed(tag));
         if seen.contains(&name) {
             return Err(Error::new(format!("{}: {} has two members {name}", item.place, item.name)));

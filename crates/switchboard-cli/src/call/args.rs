@@ -3,7 +3,7 @@
 use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
 use bytes::Bytes;
 use clap::Args;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use switchboard::{Limits, limits::Source};
 
 const EXAMPLES: &str = "\
@@ -21,6 +21,8 @@ Examples:
       --raw unary -d '{\"A\": 6, \"B\": 7}'
   switchboard call 'localhost:9090?framed=false' Calculator/add \\
       --thrift tutorial.thrift -d '{\"num1\": 1, \"num2\": 2}'
+  switchboard call localhost:8080 book.v1.AddressBook/Find \\
+      --fbs address_book.fbs -d '{\"name\": \"Ada\"}'
 
 Exit codes: 0 when the call ended well, 64 plus the number of the status when
 not (69 for not_found), 2 for mistakes in what was asked, 1 when the output
@@ -63,6 +65,10 @@ pub(crate) struct CallArgs {
 
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
+    /// Take the schema from a .fbs file, for --wire grpc, native or kiss. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    #[arg(conflicts_with = "descriptor_set")]
+    pub(super) fbs: Vec<PathBuf>,
     /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
     /// method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]

@@ -1,11 +1,11 @@
 //! Requests: JSON values one after the other, from the command line, a file or standard input.
 
-use super::{failure::Failure, names::instead, thrift::Function};
+use super::{failure::Failure, flatbuffers::Procedure, names::instead, thrift::Function};
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
 use serde::Deserialize;
-use serde_json::{Deserializer, Value as Json, de::IoRead, value::RawValue};
+use serde_json::{Deserializer, Map, Value as Json, de::IoRead, value::RawValue};
 use serde_path_to_error::{Path, Segment, Track};
 use std::{
     fs::File,
@@ -83,14 +83,15 @@ pub(super) enum Form {
     Message(MessageDescriptor, Codec),
     /// Themselves.
     Raw,
+    /// Tables of this method, in FlatBuffers.
+    Table(Procedure),
 }
 
 impl Form {
     fn read<R: Read>(&self, json: &mut Deserializer<IoRead<R>>) -> Result<Bytes, String> {
         match self {
-            Form::Arguments(function) => {
-                function.write(&Json::deserialize(json).map_err(|error| error.to_string())?)
-            }
+            Form::Arguments(function) => function.write(&value(json)?),
+            Form::Table(procedure) => procedure.write(&value(json)?),
             Form::Message(message, codec) => encode(&read_one(json, message)?, *codec),
             Form::Raw => {
                 let value = Box::<RawValue>::deserialize(json).map_err(|error| error.to_string())?;
@@ -100,14 +101,19 @@ impl Form {
     }
 
     /// A request that nothing was said about.
-    fn empty(&self) -> Bytes {
-        match self {
+    fn empty(&self) -> Result<Bytes, String> {
+        Ok(match self {
             // A struct without fields.
             Form::Arguments(_) => Bytes::from_static(&[0]),
             Form::Message(_, Codec::Json) | Form::Raw => Bytes::from_static(b"{}"),
             Form::Message(..) => Bytes::new(),
-        }
+            Form::Table(procedure) => procedure.write(&Json::Object(Map::new()))?,
+        })
     }
+}
+
+fn value<R: Read>(json: &mut Deserializer<IoRead<R>>) -> Result<Json, String> {
+    Json::deserialize(json).map_err(|error| error.to_string())
 }
 
 fn encode(message: &DynamicMessage, codec: Codec) -> Result<Bytes, String> {
@@ -120,13 +126,13 @@ fn encode(message: &DynamicMessage, codec: Codec) -> Result<Bytes, String> {
 /// Requests as they are read, encoded.
 pub(super) struct Requests {
     requests: mpsc::Receiver<Result<Bytes, String>>,
-    empty: Bytes,
+    empty: Result<Bytes, String>,
 }
 
 impl Requests {
     /// A request that was read already.
     pub(super) fn of(request: Bytes) -> Requests {
-        Requests { requests: mpsc::channel(1).1, empty: request }
+        Requests { requests: mpsc::channel(1).1, empty: Ok(request) }
     }
 
     /// The next request, none at the end. Cancel safe.
@@ -136,7 +142,7 @@ impl Requests {
 
     /// The only request; an empty one if there is none.
     pub(super) async fn only(&mut self, method: &str) -> Result<Bytes, Failure> {
-        let Some(first) = self.next().await? else { return Ok(self.empty.clone()) };
+        let Some(first) = self.next().await? else { return self.empty.clone().map_err(Failure::Asked) };
         match self.next().await? {
             None => Ok(first),
             Some(_) => Err(Failure::Asked(format!("{method} takes one request, and there are more"))),

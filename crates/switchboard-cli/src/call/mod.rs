@@ -5,8 +5,10 @@ mod bytes;
 mod describe;
 mod explain;
 mod failure;
+mod flatbuffers;
 mod input;
 mod invoke;
+mod json;
 mod known;
 pub(crate) mod metadata;
 mod names;
@@ -64,7 +66,6 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
         eprintln!("{}", failure.text());
         failure
     })?;
-    let tasks = Handle::current().metrics().num_alive_tasks();
     let mut command = Command {
         args,
         target,
@@ -74,7 +75,7 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     };
     let mut outcome = command.run(&mut output).await;
     if command.oneway && outcome.is_ok() {
-        outcome = written(tasks).await;
+        outcome = written().await;
     }
     command.timings.stop();
     if let Err(Failure::Status(ended)) = &mut outcome {
@@ -95,11 +96,11 @@ async fn run_verb(args: &CallArgs) -> Result<(), Failure> {
     }
 }
 
-/// Waits until connections that nobody holds any more have written what is left, and so ended: no more than the `tasks`
-/// that were there before go on.
-async fn written(tasks: usize) -> Result<(), Failure> {
+/// Waits until connections that nobody holds any more have written what is left, and so ended: a runtime that does not
+/// poll has no other tasks.
+async fn written() -> Result<(), Failure> {
     let written = async {
-        while Handle::current().metrics().num_alive_tasks() > tasks {
+        while Handle::current().metrics().num_alive_tasks() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -132,6 +133,9 @@ impl Command<'_> {
 
     async fn list(&mut self, service: Option<&str>) -> Result<(), Failure> {
         if let Some(definitions) = Definitions::of_files(&self.args.schema)? {
+            return self.print_list(&definitions.list(service)?);
+        }
+        if let Some(definitions) = flatbuffers::Definitions::of_files(self.args)? {
             return self.print_list(&definitions.list(service)?);
         }
         let mut schema = self.schema(None).await?;
@@ -169,9 +173,9 @@ impl Command<'_> {
     }
 
     async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
-        if !self.args.schema.thrift.is_empty() {
-            let text =
-                "`describe` shows schemas of servers and .proto files; of a .thrift file there is `list`";
+        if !self.args.schema.thrift.is_empty() || !self.args.fbs.is_empty() {
+            let text = "`describe` shows schemas of servers and .proto files; of a .thrift or .fbs file there is \
+                        `list`";
             return Err(Failure::Asked(text.into()));
         }
         let mut schema = self.schema(None).await?;
@@ -221,6 +225,9 @@ impl Command<'_> {
             let channel = self.connect(self.target.wire).await?;
             let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
             return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
+        }
+        if let Some(definitions) = flatbuffers::Definitions::of_files(self.args)? {
+            return self.call_procedure(&definitions, output).await;
         }
         let local = Schema::of_files(&self.args.schema)?;
         // Before the server is asked, so that a mistake costs nothing.

@@ -16,6 +16,19 @@ pub(super) fn only_with_suffix<'a>(known: impl IntoIterator<Item = &'a str>, nam
     same.next().filter(|_| same.next().is_none())
 }
 
+/// Which of the services was typed; its package may be left out where that is enough to know it.
+pub(super) fn service_at(known: &[&str], typed: &str) -> Result<usize, String> {
+    let full = only_with_suffix(known.iter().copied(), typed).unwrap_or(typed);
+    let at = known.iter().position(|name| *name == full);
+    at.ok_or_else(|| format!("unknown service {typed}{}", instead(typed, known.iter().copied())))
+}
+
+/// Which of the methods of a service was typed.
+pub(super) fn method_at(service: &str, known: &[&str], typed: &str) -> Result<usize, String> {
+    let at = known.iter().position(|name| *name == typed);
+    at.ok_or_else(|| format!("unknown method {typed} of {service}{}", instead(typed, known.iter().copied())))
+}
+
 /// `; did you mean X?`, or what there is when nothing is near.
 pub(super) fn instead<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();

@@ -4,6 +4,7 @@ use super::{
     args::CallArgs,
     explain::Explain,
     failure::{Ended, Failure},
+    flatbuffers::Look,
     metadata,
     replies::Reply,
     timings::Timings,
@@ -20,6 +21,7 @@ pub(super) struct Output {
     verbose: bool,
     show_timings: bool,
     options: SerializeOptions,
+    look: Look,
     messages: usize,
     head: Metadata,
     trailers: Metadata,
@@ -34,6 +36,7 @@ impl Output {
             compact: args.compact,
             verbose: args.verbose,
             show_timings: args.timings || args.explain,
+            look: Look { compact: args.compact, defaults: args.emit_defaults },
             options: SerializeOptions::new().skip_default_fields(!args.emit_defaults),
             messages: 0,
             head: Metadata::new(),
@@ -79,6 +82,7 @@ impl Output {
             Reply::Message(message) => self.json(message)?,
             Reply::Raw(value) if self.compact => value.to_string(),
             Reply::Raw(value) => format!("{value:#}"),
+            Reply::Table(procedure, bytes) => procedure.read(bytes, self.look)?,
         };
         self.messages += 1;
         if !self.one_object {

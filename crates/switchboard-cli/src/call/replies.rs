@@ -3,7 +3,7 @@
 //! Types that only an `Any` names are asked for at the server. One that nobody knows is written as its bytes, in
 //! base64, under the name `value`.
 
-use super::{bytes::Digits, failure::Failure, schema::Schema, thrift::Function};
+use super::{bytes::Digits, failure::Failure, flatbuffers::Procedure, schema::Schema, thrift::Function};
 use bytes::{Bytes, BytesMut};
 use prost::{Message, encoding};
 use prost_reflect::{
@@ -23,6 +23,8 @@ const OPAQUE_MAX: usize = 256;
 pub(super) enum Reply {
     Message(DynamicMessage),
     Raw(serde_json::Value),
+    /// A table of FlatBuffers.
+    Table(Procedure, Bytes),
 }
 
 /// Reads the replies of a method.
@@ -45,6 +47,8 @@ enum Form {
     Raw,
     /// The result of this method, in Thrift's binary protocol.
     Result(Function),
+    /// A table of this method, in FlatBuffers.
+    Table(Procedure),
 }
 
 impl Replies {
@@ -68,6 +72,11 @@ impl Replies {
         Replies { schema: Schema::empty(), form: Form::Result(function), opaque: BTreeSet::new() }
     }
 
+    /// Replies of a method of a `.fbs` file.
+    pub(super) fn of_procedure(procedure: Procedure) -> Replies {
+        Replies { form: Form::Table(procedure), ..Replies::raw() }
+    }
+
     /// The message of a reply.
     pub(super) async fn read(&mut self, bytes: Bytes) -> Result<Reply, Failure> {
         let (message, codec) = match &self.form {
@@ -79,6 +88,7 @@ impl Replies {
                     read.map_err(|error| Status::internal(format!("the reply is no JSON: {error}")))?;
                 return Ok(Reply::Raw(read));
             }
+            Form::Table(procedure) => return Ok(Reply::Table(procedure.clone(), bytes)),
             Form::Result(function) => return Ok(Reply::Raw(function.read(&bytes)?)),
         };
         let name = message.full_name().to_owned();
@@ -258,6 +268,7 @@ mod tests {
         match replies.read(bytes.into()).await.unwrap() {
             Reply::Message(message) => serde_json::to_value(message).unwrap(),
             Reply::Raw(value) => value,
+            Reply::Table(..) => unreachable!("no file was named"),
         }
     }
 

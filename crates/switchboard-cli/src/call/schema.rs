@@ -33,7 +33,7 @@ pub(crate) struct SchemaArgs {
     /// Take the schema from a .thrift file, for --wire thrift. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
     pub(super) thrift: Vec<PathBuf>,
-    /// Look for .proto or .thrift files and their imports here. May be repeated [default: .]
+    /// Look for schema files and their imports here. May be repeated [default: .]
     #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]
     pub(super) includes: Vec<PathBuf>,
     /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated

@@ -135,6 +135,9 @@ impl Target {
         if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
+        if !args.fbs.is_empty() && ![Wire::Grpc, Wire::Kiss, Wire::Native].contains(&wire) {
+            return Err(format!("--fbs is for the wires grpc, kiss and native, not for {}", wire.name()));
+        }
         match path {
             // Without one too it is the address of a server of HTTP.
             None if wire == Wire::Thrift && is_http(&args.url) => {
@@ -354,6 +357,7 @@ mod tests {
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
             ("a:1 --wire rpcx --thrift a.thrift", "--thrift is for the wire thrift, not for rpcx"),
+            ("a:1?wire=connect --fbs a.fbs", "--fbs is for the wires grpc, kiss and native, not for connect"),
             ("tls://a:1 --ca a&b", "has a &"),
             ("a:1 --ca a.pem", "are for tls://HOST:PORT"),
         ] {

@@ -29,7 +29,7 @@ pub(super) async fn add(ended: &mut Ended, target: &Target) {
 /// Schemas come by gRPC; a server of another framework has none.
 fn of_missing_schema(wire: Wire) -> String {
     match wire {
-        Wire::Kiss => "a server of kiss-rpc cannot tell its schema, and .fbs files are not read here: send a table of \
+        Wire::Kiss => "a server of kiss-rpc cannot tell its schema: give it with --fbs FILE, send a table of \
                        FlatBuffers as bytes with --raw unary --bytes hex, or call a server of Switchboard with --proto \
                        FILE or --raw unary"
             .into(),

@@ -1,6 +1,7 @@
 //! The program, run by tests of `switchboard call`, and servers for it.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod echo;
 pub mod greeter;
 pub mod serving;
 

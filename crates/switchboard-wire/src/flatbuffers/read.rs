@@ -5,9 +5,14 @@ use std::{cell::Cell, fmt};
 
 /// Why bytes are no such message.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Malformed(String);
+pub struct Malformed(pub(super) String);
 
 impl Malformed {
+    /// Says why.
+    pub fn new(why: impl Into<String>) -> Malformed {
+        Malformed(why.into())
+    }
+
     /// A field that the schema requires is not there.
     pub fn missing(field: &str) -> Malformed {
         Malformed(format!("{field} is required and not there"))
@@ -25,7 +30,7 @@ impl std::error::Error for Malformed {}
 /// Where a value begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     at: usize,
     /// Tables that it is in.
     depth: u32,
@@ -36,7 +41,7 @@ pub struct Place<'a> {
 /// A table, whose fields have numbers from 0 on.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    place: Place<'a>,
+    pub(super) place: Place<'a>,
     /// Where the fields are.
     fields: &'a [u8],
 }
@@ -47,7 +52,7 @@ impl<'a> Place<'a> {
     }
 
     /// What the offset in this place leads to.
-    fn follow(self, at: usize) -> Result<Place<'a>, Malformed> {
+    pub(super) fn follow(self, at: usize) -> Result<Place<'a>, Malformed> {
         let offset: u32 = self.inline(at)?;
         let to = at.checked_add(offset as usize).filter(|to| *to < self.bytes.len());
         let to = to.ok_or_else(|| Malformed(format!("the offset at {at} leads out of the message")))?;
@@ -72,13 +77,21 @@ impl<'a> Place<'a> {
     /// The table that begins here and becomes a `T`.
     ///
     /// # Errors
-    /// There is none, or it is too deep, or too much for the memory of the message.
+    /// Those of [`table_of`](Self::table_of).
     pub fn table<T>(self) -> Result<Table<'a>, Malformed> {
+        self.table_of(size_of::<T>())
+    }
+
+    /// The table that begins here and takes so many bytes of memory once it is read.
+    ///
+    /// # Errors
+    /// There is none, or it is too deep, or too much for the memory of the message.
+    pub fn table_of(self, memory: usize) -> Result<Table<'a>, Malformed> {
         let place = Place { depth: self.depth + 1, ..self };
         if place.depth > DEPTH_MAX {
             return Err(Malformed(format!("tables lie deeper than {DEPTH_MAX} in one another")));
         }
-        self.spend(size_of::<T>())?;
+        self.spend(memory)?;
         let back: i32 = self.inline(self.at)?;
         let vtable = usize::try_from(self.at as i64 - i64::from(back)).ok();
         let fields = vtable.and_then(|vtable| {
@@ -90,7 +103,7 @@ impl<'a> Place<'a> {
     }
 
     /// How many items the vector here has, and where the first is. Each takes `size` bytes, and `memory` once read.
-    fn vector(self, size: usize, memory: usize) -> Result<(usize, usize), Malformed> {
+    pub(super) fn vector(self, size: usize, memory: usize) -> Result<(usize, usize), Malformed> {
         let len: u32 = self.inline(self.at)?;
         let (len, first) = (len as usize, self.at + 4);
         let end = len.checked_mul(size).and_then(|bytes| first.checked_add(bytes));
@@ -101,22 +114,30 @@ impl<'a> Place<'a> {
         Ok((len, first))
     }
 
-    pub(super) fn string(self) -> Result<String, Malformed> {
+    /// The text that begins here.
+    ///
+    /// # Errors
+    /// There is none, or it is too much for the memory of the message.
+    pub fn text(self) -> Result<&'a str, Malformed> {
         let (len, first) = self.vector(1, 1)?;
         let text = std::str::from_utf8(&self.bytes[first..first + len]);
-        text.map(str::to_owned).map_err(|why| Malformed(format!("the text at {} is none: {why}", self.at)))
+        text.map_err(|why| Malformed(format!("the text at {} is none: {why}", self.at)))
     }
 }
 
 impl<'a> Table<'a> {
     /// Where a field is, if it is there.
     #[inline]
-    fn field(&self, number: usize) -> Option<usize> {
+    pub(super) fn field(&self, number: usize) -> Option<usize> {
         let offset = u16::take(self.fields.get(2 * number..2 * number + 2)?);
         (offset > 0).then(|| self.place.at + usize::from(offset))
     }
 
-    fn followed(&self, number: usize) -> Result<Option<Place<'a>>, Malformed> {
+    /// What a field refers to, if it is there.
+    ///
+    /// # Errors
+    /// It leads out of the message.
+    pub fn place(&self, number: usize) -> Result<Option<Place<'a>>, Malformed> {
         self.field(number).map(|at| self.place.follow(at)).transpose()
     }
 
@@ -134,7 +155,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Those of [`Referred::read`], here and below.
     pub fn referred<T: Referred>(&self, number: usize) -> Result<Option<T>, Malformed> {
-        self.followed(number)?.map(T::read).transpose()
+        self.place(number)?.map(T::read).transpose()
     }
 
     /// A vector of what lies in place.
@@ -142,7 +163,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Those of [`Referred::read`].
     pub fn inlines<T: Inline>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
-        let Some(place) = self.followed(number)? else { return Ok(None) };
+        let Some(place) = self.place(number)? else { return Ok(None) };
         let (len, first) = place.vector(T::SIZE, size_of::<T>())?;
         let items = place.bytes[first..first + len * T::SIZE].chunks_exact(T::SIZE);
         Ok(Some(items.map(T::take).collect()))
@@ -153,7 +174,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// Those of [`Referred::read`].
     pub fn all<T: Referred>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
-        let Some(place) = self.followed(number)? else { return Ok(None) };
+        let Some(place) = self.place(number)? else { return Ok(None) };
         let (len, first) = place.vector(4, size_of::<T>())?;
         (0..len).map(|item| T::read(place.follow(first + 4 * item)?)).collect::<Result<_, _>>().map(Some)
     }
@@ -164,9 +185,29 @@ impl<'a> Table<'a> {
     /// Those of [`Referred::read`].
     pub fn union<T: Union>(&self, number: usize) -> Result<Option<T>, Malformed> {
         let tag = self.inline::<u8>(number - 1)?.unwrap_or(0);
-        match self.followed(number)? {
+        match self.place(number)? {
             Some(place) if tag > 0 => T::read(tag, place),
             _ => Ok(None),
         }
+    }
+
+    /// A vector of unions, whose numbers are in the vector before. Those that are not known here are left out.
+    ///
+    /// # Errors
+    /// Those of [`Referred::read`], and as many numbers as there are no unions.
+    pub fn unions<T: Union>(&self, number: usize) -> Result<Option<Vec<T>>, Malformed> {
+        let Some(place) = self.place(number)? else { return Ok(None) };
+        let tags = self.inlines::<u8>(number - 1)?.unwrap_or_default();
+        let (len, first) = place.vector(4, size_of::<T>())?;
+        if tags.len() != len {
+            let text =
+                format!("the vector at {} has {len} unions and {} numbers of them", place.at, tags.len());
+            return Err(Malformed(text));
+        }
+        let items = tags.into_iter().enumerate().filter(|(_, tag)| *tag > 0);
+        let read = items.filter_map(|(item, tag)| {
+            place.follow(first + 4 * item).and_then(|place| T::read(tag, place)).transpose()
+        });
+        read.collect::<Result<_, _>>().map(Some)
     }
 }

@@ -1,8 +1,30 @@
 //! A table as generated code has it, for tests.
 
-use super::{Malformed, Place, Referred, Writer};
+use super::{Malformed, Place, Referred, Union, Writer};
 
-/// `table Node { number: short = 7; name: string; next: Node; children: [Node]; bytes: [ubyte]; wide: double; }`
+/// `union Either { Node }`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Either {
+    Node(Box<Node>),
+}
+
+impl Union for Either {
+    fn tag(&self) -> u8 {
+        1
+    }
+
+    fn write(&self, out: &mut Writer) -> usize {
+        let Either::Node(node) = self;
+        Referred::write(node, out)
+    }
+
+    fn read(tag: u8, at: Place<'_>) -> Result<Option<Either>, Malformed> {
+        if tag == 1 { Referred::read(at).map(|node| Some(Either::Node(node))) } else { Ok(None) }
+    }
+}
+
+/// `table Node { number: short = 7; name: string; next: Node; children: [Node]; bytes: [ubyte]; wide: double;
+/// some: [Either]; }`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub(crate) number: i16,
@@ -11,6 +33,7 @@ pub(crate) struct Node {
     pub(crate) children: Vec<Node>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) wide: f64,
+    pub(crate) some: Vec<Either>,
 }
 
 impl Referred for Node {
@@ -21,12 +44,15 @@ impl Referred for Node {
         let next = out.refer(2, self.next.is_some());
         let children = out.refer(3, !self.children.is_empty());
         let bytes = out.refer(4, !self.bytes.is_empty());
+        let tags = out.refer(6, !self.some.is_empty());
+        let some = out.refer(7, !self.some.is_empty());
         out.inline(0, self.number, 7);
         let at = out.end();
         out.point(name, self.name.as_ref());
         out.point(next, self.next.as_ref());
         out.point_to_all(children, &self.children);
         out.point_to_inlines(bytes, &self.bytes);
+        out.point_to_unions(tags, some, &self.some);
         at
     }
 
@@ -39,6 +65,7 @@ impl Referred for Node {
             children: table.all(3)?.unwrap_or_default(),
             bytes: table.inlines(4)?.unwrap_or_default(),
             wide: table.inline(5)?.unwrap_or_default(),
+            some: table.unions(7)?.unwrap_or_default(),
         })
     }
 }

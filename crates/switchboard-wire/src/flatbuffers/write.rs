@@ -1,6 +1,7 @@
 //! Writes front to back: a table with places for its offsets, then what they lead to.
 
 use super::{Inline, Referred, Union};
+use std::convert::Infallible;
 
 /// How many of the vtables written last are looked at for one that is the same.
 const VTABLES_KEPT: usize = 16;
@@ -13,7 +14,7 @@ pub type Slot = Option<usize>;
 /// What is written of a message.
 #[derive(Debug, Default)]
 pub struct Writer {
-    out: Vec<u8>,
+    pub(super) out: Vec<u8>,
     /// Of the table under way: where it begins, and where in it its fields are.
     table: usize,
     fields: Vec<u16>,
@@ -22,11 +23,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(super) fn message<T: Referred>(mut self, message: &T) -> Vec<u8> {
-        self.out.resize(OFFSET, 0);
-        let at = message.write(&mut self);
-        self.set_offset(0, at);
-        self.out
+    /// A whole message.
+    ///
+    /// # Errors
+    /// Those of `write`, which appends the table and gives its position.
+    pub fn message<E>(write: impl FnOnce(&mut Writer) -> Result<usize, E>) -> Result<Vec<u8>, E> {
+        let mut writer = Writer::default();
+        writer.out.resize(OFFSET, 0);
+        let at = write(&mut writer)?;
+        writer.set_offset(0, at);
+        Ok(writer.out)
     }
 
     /// Begins a table, whose fields in place come next, the widest first.
@@ -60,9 +66,16 @@ impl Writer {
     }
 
     fn put<T: Inline>(&mut self, number: usize, value: T) -> usize {
-        self.align(T::ALIGN, 0);
-        let at = self.out.len();
+        let at = self.begin_field(number, T::ALIGN);
         value.put(&mut self.out);
+        at
+    }
+
+    /// Says that what is appended next is a field of the table; its position.
+    #[inline]
+    pub(super) fn begin_field(&mut self, number: usize, align: usize) -> usize {
+        self.align(align, 0);
+        let at = self.out.len();
         if self.fields.len() <= number {
             self.fields.resize(number + 1, 0);
         }
@@ -112,9 +125,8 @@ impl Writer {
     /// Writes a vector of what lies in place.
     pub fn point_to_inlines<T: Inline>(&mut self, slot: Slot, items: &[T]) {
         let Some(slot) = slot else { return };
-        self.align(T::ALIGN.max(OFFSET), OFFSET);
-        self.set_offset(slot, self.out.len());
-        self.out.extend_from_slice(&(items.len() as u32).to_le_bytes());
+        let at = self.begin_vector(items.len(), T::ALIGN);
+        self.set_offset(slot, at);
         self.out.reserve(T::SIZE * items.len());
         items.iter().for_each(|item| item.put(&mut self.out));
     }
@@ -122,22 +134,48 @@ impl Writer {
     /// Writes a vector of what is referred to.
     pub fn point_to_all<T: Referred>(&mut self, slot: Slot, items: &[T]) {
         let Some(slot) = slot else { return };
-        self.align(OFFSET, 0);
-        let at = self.out.len();
+        let Ok(at) = self.places(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
         self.set_offset(slot, at);
-        self.out.extend_from_slice(&(items.len() as u32).to_le_bytes());
-        let first = self.out.len();
-        self.out.resize(first + OFFSET * items.len(), 0);
-        for (number, item) in items.iter().enumerate() {
-            let at = item.write(self);
-            self.set_offset(first + OFFSET * number, at);
-        }
     }
 
-    pub(super) fn string(&mut self, text: &str) -> usize {
-        self.align(OFFSET, 0);
+    /// Writes a vector of unions, and before it that of their numbers.
+    pub fn point_to_unions<T: Union>(&mut self, tags: Slot, slot: Slot, items: &[T]) {
+        self.point_to_inlines(tags, &items.iter().map(Union::tag).collect::<Vec<_>>());
+        let Some(slot) = slot else { return };
+        let Ok(at) = self.places(items.len(), |out, item| Ok::<_, Infallible>(items[item].write(out)));
+        self.set_offset(slot, at);
+    }
+
+    /// Appends a vector of offsets, and what they lead to; its position.
+    ///
+    /// # Errors
+    /// Those of `write`, which appends an item, named by its place in the vector, and gives its position.
+    pub fn places<E>(
+        &mut self,
+        len: usize,
+        mut write: impl FnMut(&mut Writer, usize) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let at = self.begin_vector(len, OFFSET);
+        let first = self.out.len();
+        self.out.resize(first + OFFSET * len, 0);
+        for item in 0..len {
+            let written = write(self, item)?;
+            self.set_offset(first + OFFSET * item, written);
+        }
+        Ok(at)
+    }
+
+    /// Appends how many items come next, the first of them at a multiple of `align`; the position of the vector.
+    pub(super) fn begin_vector(&mut self, len: usize, align: usize) -> usize {
+        self.align(align.max(OFFSET), OFFSET);
         let at = self.out.len();
-        self.out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.out.extend_from_slice(&(len as u32).to_le_bytes());
+        at
+    }
+
+    /// Appends a text; its position.
+    pub fn text(&mut self, text: &str) -> usize {
+        let at = self.begin_vector(text.len(), 1);
         self.out.extend_from_slice(text.as_bytes());
         self.out.push(0);
         at
@@ -151,7 +189,7 @@ impl Writer {
     }
 
     /// Offsets go on from where they are.
-    fn set_offset(&mut self, slot: usize, at: usize) {
+    pub(super) fn set_offset(&mut self, slot: usize, at: usize) {
         self.out[slot..slot + OFFSET].copy_from_slice(&((at - slot) as u32).to_le_bytes());
     }
 }

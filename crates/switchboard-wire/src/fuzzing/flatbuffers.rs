@@ -1,7 +1,11 @@
 //! Messages of FlatBuffers.
 
 use super::Choices;
-use crate::flatbuffers::{DEPTH_MAX, read, sample::Node, write};
+use crate::flatbuffers::{
+    DEPTH_MAX, read,
+    sample::{Either, Node},
+    write,
+};
 
 /// A message that was written is read as it was, and one that is read at all is written so that it reads the same; no
 /// panic, whatever the bytes.
@@ -36,6 +40,7 @@ fn clear(node: &mut Node) {
     node.wide = if node.wide.is_nan() { 0.0 } else { node.wide };
     node.next.iter_mut().for_each(|next| clear(next));
     node.children.iter_mut().for_each(clear);
+    node.some.iter_mut().for_each(|Either::Node(node)| clear(node));
 }
 
 fn node(choices: &mut Choices<'_>, depth: u32) -> Node {
@@ -54,6 +59,10 @@ fn node(choices: &mut Choices<'_>, depth: u32) -> Node {
     }
     if depth > 1 && choices.one_in(3) {
         node.children = (0..choices.byte() % 4).map(|_| self::node(choices, depth - 1)).collect();
+    }
+    if depth > 1 && choices.one_in(3) {
+        let count = choices.byte() % 4;
+        node.some = (0..count).map(|_| Either::Node(Box::new(self::node(choices, depth - 1)))).collect();
     }
     node
 }

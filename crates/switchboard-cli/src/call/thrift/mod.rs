@@ -12,7 +12,7 @@ use super::{
     Command,
     failure::Failure,
     input::{Form, Input},
-    names::{instead, only_with_suffix, split_method},
+    names::{instead, method_at, service_at, split_method},
     output::Output,
     replies::Replies,
     schema::SchemaArgs,
@@ -76,13 +76,10 @@ impl Definitions {
     pub(super) fn function(&self, typed: &str) -> Result<Function, Failure> {
         let (service, name) = split_method(typed).map_err(Failure::Asked)?;
         let service = self.service(service)?;
-        let Some(method) = service.methods.iter().find(|method| method.name == name) else {
-            let known = service.methods.iter().map(|method| method.name.as_str());
-            let text = format!("unknown method {name} of {}{}", service.name, instead(name, known));
-            return Err(Failure::Asked(text));
-        };
+        let known: Vec<_> = service.methods.iter().map(|method| &*method.name).collect();
+        let at = method_at(&service.name, &known, name).map_err(Failure::Asked)?;
         let path = format!("{}/{name}", service.name);
-        Ok(Function { interface: self.0.clone(), path, method: method.clone() })
+        Ok(Function { interface: self.0.clone(), path, method: service.methods[at].clone() })
     }
 
     /// Every service, and its methods.
@@ -98,13 +95,9 @@ impl Definitions {
     }
 
     fn service(&self, name: &str) -> Result<&Service, Failure> {
-        let names = || self.0.services.iter().map(|service| service.name.as_str());
-        let full = only_with_suffix(names(), name).unwrap_or(name);
-        self.0
-            .services
-            .iter()
-            .find(|service| service.name == full)
-            .ok_or_else(|| Failure::Asked(format!("unknown service {name}{}", instead(name, names()))))
+        let known: Vec<_> = self.0.services.iter().map(|service| &*service.name).collect();
+        let at = service_at(&known, name).map_err(Failure::Asked)?;
+        Ok(&self.0.services[at])
     }
 }
 

@@ -1,6 +1,9 @@
 //! What Thrift writes to JSON: the struct of a method's result, or of its arguments.
 
-use super::{super::metadata, Function, on_the_wire};
+use super::{
+    super::{json::name_of_double, metadata},
+    Function, on_the_wire,
+};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use switchboard::{Code, Origin, Status};
@@ -150,15 +153,7 @@ impl Values<'_> {
             }
             Type::Double => {
                 let number = f64::read(input)?;
-                // JSON has no such numbers.
-                let named = if number.is_nan() {
-                    "NaN"
-                } else if number > 0.0 {
-                    "Infinity"
-                } else {
-                    "-Infinity"
-                };
-                if number.is_finite() { number.into() } else { named.into() }
+                name_of_double(number).map_or_else(|| number.into(), Json::from)
             }
             Type::String => String::read(input)?.into(),
             Type::Uuid => Uuid::read(input)?.to_string().into(),

@@ -1,6 +1,9 @@
 //! JSON to what Thrift writes: the struct of a method's arguments, or of its result.
 
-use super::{super::metadata, Function, instead, on_the_wire};
+use super::{
+    super::json::{Wrong, base64, boolean, double, integer, list, object, text},
+    Function, instead, on_the_wire,
+};
 use bytes::Bytes;
 use serde_json::Value as Json;
 use switchboard::Status;
@@ -54,43 +57,6 @@ impl Function {
     }
 }
 
-/// What does not fit.
-struct Wrong {
-    /// From the request to it.
-    path: String,
-    text: String,
-}
-
-impl Wrong {
-    fn new(text: impl Into<String>) -> Wrong {
-        Wrong { path: String::new(), text: text.into() }
-    }
-
-    fn expected(what: &str, json: &Json) -> Wrong {
-        let mut found = json.to_string();
-        if found.len() > SHOWN_MAX {
-            found.truncate(found.floor_char_boundary(SHOWN_MAX));
-            found.push('…');
-        }
-        Wrong::new(format!("expected {what} and not {found}"))
-    }
-
-    fn said(self) -> String {
-        match self.path.trim_start_matches('.') {
-            "" => self.text,
-            path => format!("field {path}: {}", self.text),
-        }
-    }
-
-    fn within(mut self, step: &str) -> Wrong {
-        self.path.insert_str(0, step);
-        self
-    }
-}
-
-/// Bytes of a value that a message shows.
-const SHOWN_MAX: usize = 60;
-
 struct Writer<'a> {
     interface: &'a Interface,
     out: Vec<u8>,
@@ -99,9 +65,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Writes a struct; says how many of its fields there were.
     fn fields(&mut self, name: &str, fields: &[Field], json: &Json) -> Result<usize, Wrong> {
-        let Json::Object(object) = json else {
-            return Err(Wrong::expected(&format!("an object, {name},"), json));
-        };
+        let object = object(name, json)?;
         if let Some(unknown) = object.keys().find(|key| !fields.iter().any(|field| field.name == **key)) {
             let known = instead(unknown, fields.iter().map(|field| field.name.as_str()));
             return Err(Wrong::new(format!("{name} has no {unknown:?}{known}")));
@@ -128,7 +92,7 @@ impl Writer<'_> {
     fn value(&mut self, ty: &Type, json: &Json) -> Result<(), Wrong> {
         let out = &mut self.out;
         match ty {
-            Type::Bool => json.as_bool().ok_or_else(|| Wrong::expected("true or false", json))?.write(out),
+            Type::Bool => boolean(json)?.write(out),
             Type::I8 => integer::<i8>(json)?.write(out),
             Type::I16 => integer::<i16>(json)?.write(out),
             Type::I32 => integer::<i32>(json)?.write(out),
@@ -150,7 +114,7 @@ impl Writer<'_> {
                 }
             }
             Type::List(element) | Type::Set(element) => {
-                let Json::Array(values) = json else { return Err(Wrong::expected("a list", json)) };
+                let values = list(json)?;
                 out.push(on_the_wire(element).0);
                 size(values.len())?.write(out);
                 for (at, value) in values.iter().enumerate() {
@@ -206,25 +170,6 @@ fn named_key(key: &Type, name: &str) -> Json {
     serde_json::from_str(name).ok().filter(plain).unwrap_or_else(|| name.into())
 }
 
-fn integer<T: TryFrom<i64>>(json: &Json) -> Result<T, Wrong> {
-    let number = json.as_i64().and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| Wrong::expected(&format!("a whole number of {} bits", 8 * size_of::<T>()), json))
-}
-
-fn double(json: &Json) -> Result<f64, Wrong> {
-    let named = match json.as_str() {
-        Some("NaN") => Some(f64::NAN),
-        Some("Infinity") => Some(f64::INFINITY),
-        Some("-Infinity") => Some(f64::NEG_INFINITY),
-        _ => json.as_f64(),
-    };
-    named.ok_or_else(|| Wrong::expected("a number", json))
-}
-
-fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, Wrong> {
-    json.as_str().ok_or_else(|| Wrong::expected(what, json))
-}
-
 /// Base64, or a list of numbers, which programs write.
 fn binary(json: &Json) -> Result<Bytes, Wrong> {
     if let Json::Array(numbers) = json {
@@ -232,8 +177,7 @@ fn binary(json: &Json) -> Result<Bytes, Wrong> {
         let bytes = bytes.collect::<Option<Vec<_>>>();
         return bytes.map(Bytes::from).ok_or_else(|| Wrong::expected("bytes", json));
     }
-    let decoded = metadata::from_base64(text(json, "bytes in base64")?);
-    decoded.map(Bytes::from).map_err(|why| Wrong::new(format!("the text is not base64: {why}")))
+    base64(text(json, "bytes in base64")?).map(Bytes::from)
 }
 
 fn size(len: usize) -> Result<i32, Wrong> {

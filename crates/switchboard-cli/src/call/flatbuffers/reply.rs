@@ -1,0 +1,260 @@
+//! A table of FlatBuffers to JSON. Nothing is believed before it is looked at: offsets, lengths, depth and size.
+
+use super::{super::json::name_of_double, Procedure, bytes_of, is_in_place, text::Text, type_name, union_of};
+use switchboard::Status;
+use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Type};
+use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Table, read_with};
+
+/// How JSON is to look.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::call) struct Look {
+    /// On one line.
+    pub(in crate::call) compact: bool,
+    /// With the defaults of numbers and enums that are not there.
+    pub(in crate::call) defaults: bool,
+}
+
+impl Procedure {
+    /// The JSON of a reply.
+    ///
+    /// # Errors
+    /// `Internal` for bytes that are no table of the type, or far larger as JSON.
+    pub(in crate::call) fn read(&self, reply: &[u8], look: Look) -> Result<String, Status> {
+        let tables = Tables { interface: &self.interface, defaults: look.defaults };
+        let read = read_with(reply, |place| {
+            let mut text = Text::new(look.compact, reply.len());
+            tables.table(self.method.reply, place, &mut text)?;
+            Ok(text.finish())
+        });
+        let name = || &self.interface.tables[self.method.reply].name;
+        read.map_err(|malformed| Status::internal(format!("the reply is no {}: {malformed}", name())))
+    }
+}
+
+struct Tables<'a> {
+    interface: &'a Interface,
+    defaults: bool,
+}
+
+impl Tables<'_> {
+    fn table(&self, at: usize, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+        let item = &self.interface.tables[at];
+        let table = place.table_of(0)?;
+        out.open('{');
+        for field in &item.fields {
+            let name = &field.name;
+            let there = match (&field.ty, union_of(&field.ty)) {
+                (Type::Union(_), Some(union)) => self.union(union, &table, field.number, name, out)?,
+                (_, Some(union)) => self.unions(union, &table, field.number, name, out)?,
+                (ty, _) if is_in_place(ty) => {
+                    let (size, _) = self.interface.layout(ty);
+                    let found = table.bytes(field.number, size)?;
+                    let default = field.default.filter(|_| self.defaults);
+                    let default = default.map(|default| bytes_of(default, size));
+                    let shown = found.or(default.as_deref());
+                    if let Some(bytes) = shown {
+                        out.field(name)?;
+                        self.in_place(ty, bytes, out)?;
+                    }
+                    shown.is_some()
+                }
+                (ty, _) => match table.place(field.number)? {
+                    Some(place) => {
+                        out.field(name)?;
+                        self.value(ty, place, out)?;
+                        true
+                    }
+                    None => false,
+                },
+            };
+            if field.required && !there {
+                return Err(Malformed::missing(&format!("{}.{name}", item.name)));
+            }
+        }
+        out.close('}');
+        Ok(())
+    }
+
+    /// Writes a union, of one that is not known its number alone; says whether it is there.
+    fn union(
+        &self,
+        union: usize,
+        table: &Table<'_>,
+        number: usize,
+        name: &str,
+        out: &mut Text,
+    ) -> Result<bool, Malformed> {
+        let tag = table.bytes(number - 1, 1)?.map_or(0, u8::take);
+        let Some(place) = table.place(number)?.filter(|_| tag > 0) else { return Ok(false) };
+        out.field(&type_name(name))?;
+        if let Some(member) = self.tag(union, tag, out) {
+            out.field(name)?;
+            self.table(member, place, out)?;
+        }
+        Ok(true)
+    }
+
+    /// As [`union`](Self::union), for a vector of them: what is not known is null.
+    fn unions(
+        &self,
+        union: usize,
+        table: &Table<'_>,
+        number: usize,
+        name: &str,
+        out: &mut Text,
+    ) -> Result<bool, Malformed> {
+        let Some(values) = table.place(number)? else { return Ok(false) };
+        let tags = table.place(number - 1)?.map(|place| place.items(1)).transpose()?.unwrap_or_default();
+        let values = values.places()?;
+        if tags.len() != values.len() {
+            let text = format!("{name} has {} unions and {} numbers of them", values.len(), tags.len());
+            return Err(Malformed::new(text));
+        }
+        out.field(&type_name(name))?;
+        out.open('[');
+        let mut members = Vec::with_capacity(tags.len());
+        for tag in tags {
+            out.item_beside()?;
+            members.push(self.tag(union, *tag, out));
+        }
+        out.close_beside();
+        out.field(name)?;
+        out.open('[');
+        for (value, member) in values.zip(members) {
+            out.item()?;
+            match member {
+                Some(member) => self.table(member, value?, out)?,
+                None => out.plain("null"),
+            }
+        }
+        out.close(']');
+        Ok(true)
+    }
+
+    /// Writes the name of a member of a union, or its number; the table that it is, if it is known.
+    fn tag(&self, union: usize, tag: u8, out: &mut Text) -> Option<usize> {
+        let members = &self.interface.unions[union].members;
+        let Some((name, table)) = usize::from(tag).checked_sub(1).and_then(|at| members.get(at)) else {
+            out.plain(tag);
+            return None;
+        };
+        out.quoted(name);
+        Some(*table)
+    }
+
+    fn value(&self, ty: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+        match ty {
+            Type::String => out.quoted(place.text()?),
+            Type::Table(at) => self.table(*at, place, out)?,
+            Type::Vector(item) => self.vector(item, place, out)?,
+            _ => unreachable!("nothing refers to it"),
+        }
+        Ok(())
+    }
+
+    fn vector(&self, item: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+        out.open('[');
+        if !is_in_place(item) {
+            for place in place.places()? {
+                out.item()?;
+                self.value(item, place?, out)?;
+            }
+            out.close(']');
+            return Ok(());
+        }
+        let (size, _) = self.interface.layout(item);
+        self.list(item, place.items(size)?, out)
+    }
+
+    /// The items of a list that is open, and its end.
+    fn list(&self, item: &Type, bytes: &[u8], out: &mut Text) -> Result<(), Malformed> {
+        let is_object = matches!(item, Type::Struct(_));
+        for bytes in bytes.chunks_exact(self.interface.layout(item).0) {
+            if is_object {
+                out.item()?;
+            } else {
+                out.item_beside()?;
+            }
+            self.in_place(item, bytes, out)?;
+        }
+        if is_object {
+            out.close(']');
+        } else {
+            out.close_beside();
+        }
+        Ok(())
+    }
+
+    fn in_place(&self, ty: &Type, bytes: &[u8], out: &mut Text) -> Result<(), Malformed> {
+        match ty {
+            Type::Array(item, len) => {
+                out.open('[');
+                self.list(item, &bytes[..len * self.interface.layout(item).0], out)?;
+            }
+            Type::Base(base) => number(*base, bytes, out),
+            Type::Enum(at) => self.member(*at, bytes, out),
+            Type::Struct(at) => {
+                out.open('{');
+                for field in &self.interface.structs[*at].fields {
+                    out.field(&field.name)?;
+                    self.in_place(&field.ty, &bytes[field.at..], out)?;
+                }
+                out.close('}');
+            }
+            Type::String | Type::Table(_) | Type::Union(_) | Type::Vector(_) => {
+                unreachable!("others refer to it")
+            }
+        }
+        Ok(())
+    }
+
+    /// By its name, or by a number that nobody here knows.
+    fn member(&self, at: usize, bytes: &[u8], out: &mut Text) {
+        let item = &self.interface.enums[at];
+        let value = whole(item.base, bytes);
+        let found = item.members.iter().find(|(_, number)| i128::from(*number) == value);
+        if let Some((name, _)) = found {
+            return out.quoted(name);
+        }
+        match i64::try_from(value).ok().and_then(|value| bits_of(item, value)) {
+            Some(names) => out.quoted(&names.join(" ")),
+            None => out.plain(value),
+        }
+    }
+}
+
+/// The members whose bits a value has; none unless they are all that it has.
+fn bits_of(item: &Enum, value: i64) -> Option<Vec<&str>> {
+    let within = item.members.iter().filter(|(_, bit)| value & bit != 0);
+    let all = within.clone().fold(0, |all, (_, bit)| all | bit);
+    (item.are_bits && all == value && value != 0).then(|| within.map(|(name, _)| &**name).collect())
+}
+
+/// A whole number.
+fn whole(base: Base, bytes: &[u8]) -> i128 {
+    match base {
+        Base::I8 => i8::take(bytes).into(),
+        Base::I16 => i16::take(bytes).into(),
+        Base::I32 => i32::take(bytes).into(),
+        Base::I64 => i64::take(bytes).into(),
+        Base::Bool | Base::U8 => u8::take(bytes).into(),
+        Base::U16 => u16::take(bytes).into(),
+        Base::U32 => u32::take(bytes).into(),
+        Base::U64 => u64::take(bytes).into(),
+        Base::F32 | Base::F64 => unreachable!("enums are of whole numbers"),
+    }
+}
+
+fn number(base: Base, bytes: &[u8], out: &mut Text) {
+    // What rounds to a number of 32 bits is shorter than that number in 64 bits.
+    let (value, short) = match base {
+        Base::Bool => return out.plain(bool::take(bytes)),
+        Base::F32 => (f32::take(bytes).into(), format!("{:?}", f32::take(bytes))),
+        Base::F64 => (f64::take(bytes), format!("{:?}", f64::take(bytes))),
+        _ => return out.plain(whole(base, bytes)),
+    };
+    match name_of_double(value) {
+        Some(name) => out.quoted(name),
+        None => out.plain(short),
+    }
+}

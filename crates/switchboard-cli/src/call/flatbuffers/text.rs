@@ -1,0 +1,122 @@
+//! JSON as it grows, up to a limit: what is read of a message is never held in another form.
+
+use serde_json::Value as Json;
+use switchboard_wire::flatbuffers::{GROWTH_MAX, Malformed};
+
+/// What every message may take as JSON, in bytes.
+const ALLOWANCE: usize = 64 << 10;
+
+/// An unfinished text.
+#[derive(Debug)]
+pub(super) struct Text {
+    out: String,
+    /// In bytes.
+    limit: usize,
+    /// On one line, without spaces.
+    compact: bool,
+    /// Objects and lists that are open.
+    depth: usize,
+    /// Nothing is in the innermost of them.
+    empty: bool,
+}
+
+impl Text {
+    /// For a message of so many bytes.
+    pub(super) fn new(compact: bool, message: usize) -> Text {
+        let limit = message.saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE);
+        Text { out: String::new(), limit, compact, depth: 0, empty: true }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+
+    /// Begins an object or list.
+    pub(super) fn open(&mut self, sign: char) {
+        self.out.push(sign);
+        self.depth += 1;
+        self.empty = true;
+    }
+
+    /// Ends it.
+    pub(super) fn close(&mut self, sign: char) {
+        self.depth -= 1;
+        if !self.empty {
+            self.line();
+        }
+        self.out.push(sign);
+        self.empty = false;
+    }
+
+    /// Begins an item of a list.
+    ///
+    /// # Errors
+    /// There is too much already.
+    pub(super) fn item(&mut self) -> Result<(), Malformed> {
+        self.next()?;
+        self.line();
+        Ok(())
+    }
+
+    /// Begins an item that goes on the same line.
+    ///
+    /// # Errors
+    /// There is too much already.
+    pub(super) fn item_beside(&mut self) -> Result<(), Malformed> {
+        let first = self.empty;
+        self.next()?;
+        if !first && !self.compact {
+            self.out.push(' ');
+        }
+        Ok(())
+    }
+
+    /// Ends a list whose items are on the same line.
+    pub(super) fn close_beside(&mut self) {
+        self.depth -= 1;
+        self.out.push(']');
+        self.empty = false;
+    }
+
+    /// Begins the field of an object.
+    ///
+    /// # Errors
+    /// There is too much already.
+    pub(super) fn field(&mut self, name: &str) -> Result<(), Malformed> {
+        self.item()?;
+        self.quoted(name);
+        self.out.push_str(if self.compact { ":" } else { ": " });
+        Ok(())
+    }
+
+    /// A text within.
+    pub(super) fn quoted(&mut self, text: &str) {
+        self.out += &Json::from(text).to_string();
+    }
+
+    /// A number, true or false.
+    pub(super) fn plain(&mut self, value: impl std::fmt::Display) {
+        self.out += &value.to_string();
+    }
+
+    fn next(&mut self) -> Result<(), Malformed> {
+        if self.out.len() > self.limit {
+            return Err(Malformed::new(format!(
+                "as JSON it would take over {} bytes, {GROWTH_MAX} times the message",
+                self.limit
+            )));
+        }
+        if !self.empty {
+            self.out.push(',');
+        }
+        self.empty = false;
+        Ok(())
+    }
+
+    fn line(&mut self) {
+        if !self.compact {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n("  ", self.depth));
+        }
+    }
+}
