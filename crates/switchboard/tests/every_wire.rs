@@ -41,7 +41,7 @@ impl Service for Mirror {
 }
 
 /// Channels, by scheme and options.
-const CHANNELS: [&str; 25] = [
+const CHANNELS: [&str; 26] = [
     "tcp://ADDRESS",
     "tcp://ADDRESS?wire=baidu_std",
     "tcp://ADDRESS?wire=baidu_std&codec=json&names=short&checksum=crc32c",
@@ -67,6 +67,7 @@ const CHANNELS: [&str; 25] = [
     "tcp://ADDRESS?wire=thrift&protocol=header",
     "ws://ADDRESS",
     "ws://ADDRESS?wire=jsonrpc",
+    "ws://ADDRESS?wire=rpcx",
 ];
 /// Callers of each wire that share a channel.
 const CALLERS: u64 = 4;

@@ -74,6 +74,8 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("erpc with protobuf, filtered", "erpc", "?wire=erpc&names=full&framing=proto&filter=gzip"),
     ("rpcx", "rpcx", "?wire=rpcx"),
     ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
+    ("rpcx over WebSocket", "rpcx", "ws?wire=rpcx"),
+    ("rpcx over WebSocket, compressed", "rpcx", "ws?wire=rpcx&codec=json&deflate=true"),
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
     (
         "kiss-rpc, compressed",
