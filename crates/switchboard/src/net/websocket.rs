@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 /// The sub-protocol of the native wire.
 pub(crate) const PROTOCOL: &str = "swb.1";
 /// The sub-protocol of JSON-RPC.
+#[cfg(feature = "http")]
 pub(crate) const JSONRPC_PROTOCOL: &str = "jsonrpc";
 
 /// What is spoken in the messages.
