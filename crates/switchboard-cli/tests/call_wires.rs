@@ -15,17 +15,18 @@ use switchboard::{Call, Kind, MethodInfo, Reply, Service, ServiceInfo};
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: [&str; 3] = [GREET, "-d", r#"{"name": "Ada"}"#];
 
-/// Ways to call a service of a `.proto` file, as options of a URL.
-const WAYS: [&str; 9] = [
-    "wire=baidu_std",
-    "wire=baidu_std&codec=json&checksum=crc32c",
-    "wire=baidu_std&names=short&compression=snappy",
-    "wire=erpc",
-    "wire=erpc&codec=json&framing=json&names=full",
-    "wire=erpc&framing=proto&filter=gzip",
-    "wire=rpcx",
-    "wire=rpcx&codec=json&names=short",
-    "wire=rpcx&network=http",
+/// Ways to call a service of a `.proto` file: the scheme and options of a URL.
+const WAYS: [(&str, &str); 10] = [
+    ("tcp", "wire=baidu_std"),
+    ("tcp", "wire=baidu_std&codec=json&checksum=crc32c"),
+    ("tcp", "wire=baidu_std&names=short&compression=snappy"),
+    ("tcp", "wire=erpc"),
+    ("tcp", "wire=erpc&codec=json&framing=json&names=full"),
+    ("tcp", "wire=erpc&framing=proto&filter=gzip"),
+    ("tcp", "wire=rpcx"),
+    ("tcp", "wire=rpcx&codec=json&names=short"),
+    ("tcp", "wire=rpcx&network=http"),
+    ("ws", "wire=rpcx"),
 ];
 
 #[test]
@@ -33,19 +34,19 @@ fn messages_and_metadata_go_by_every_schema() {
     let server = Server::start();
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let files = ["--proto", "demo/v1/demo.proto", "-I", proto.to_str().unwrap()];
-    for way in WAYS {
-        let url = format!("{}?{way}", server.address);
+    for (scheme, options) in WAYS {
+        let way = &format!("{scheme}://{}?{options}", server.address);
         for schema in [&[][..], &files, &["--raw", "unary"]] {
             let raw = schema.first() == Some(&"--raw");
-            let done = call(&url, &[&ADA, schema, &["-H", "x-echo: hi", "-v"]].concat());
+            let done = call(way, &[&ADA, schema, &["-H", "x-echo: hi", "-v"]].concat());
             assert_eq!(done.values(), [json!({"text": "hello Ada"})], "{way} {schema:?}");
             assert!(done.stderr.contains("metadata x-echo: hi\n"), "{way} {schema:?}: {}", done.stderr);
-            let refused = call(&url, &[&[GREET, "-d", "{}"], schema].concat());
+            let refused = call(way, &[&[GREET, "-d", "{}"], schema].concat());
             assert_eq!(refused.code, 67, "{way} {raw}: {}", refused.stderr);
             assert!(refused.stderr.contains("name is empty"), "{way} {raw}: {}", refused.stderr);
         }
         // The schema's side of it is asked elsewhere.
-        assert!(call(&url, &["list"]).stdout.contains("demo.v1.Greeter\n"), "{way}");
+        assert!(call(way, &["list"]).stdout.contains("demo.v1.Greeter\n"), "{way}");
     }
 }
 

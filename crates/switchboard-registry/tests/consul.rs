@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 use suite::{Members, Rig};
-use switchboard::discover::{Instance, Options, Registry, State};
+use switchboard::{
+    Call, Channel, ClientMethod, Codec, Kind, MethodInfo, Reply, Result, Server, Service, ServiceInfo,
+    discover::{Instance, Options, Registry, State},
+};
 use switchboard_registry::Consul;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
@@ -357,4 +360,38 @@ async fn keys_of_rpcx_are_read_and_written() {
     suite::until_is(&mut watch, |_| written(&local).is_some()).await;
     lease.end().await.unwrap();
     suite::until(&mut watch, "tcp://10.0.0.7:8972?wire=rpcx").await;
+}
+
+static ECHO: ServiceInfo =
+    ServiceInfo { name: "consul.Echo", methods: &[MethodInfo::new("Echo", Kind::Unary)], descriptor: &[] };
+static CALL: ClientMethod = ClientMethod { service: &ECHO, index: 0, path: "consul.Echo/Echo" };
+
+struct Echo;
+
+impl Service for Echo {
+    fn info(&self) -> &'static ServiceInfo {
+        &ECHO
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        let (message, cx) = call.into_one()?;
+        Ok(Reply::one(message, cx))
+    }
+}
+
+#[tokio::test]
+async fn instances_on_each_network_of_rpcx_are_called() {
+    let local = Local::new().await;
+    let server = Server::new().add(Echo).listen("tcp://127.0.0.1:0").start().await.unwrap();
+    let at = server.url().replace("tcp://", "");
+    for network in ["tcp", "http", "ws"] {
+        let key = format!("rpcx_test/by-{network}/{network}@{at}");
+        local.catalog.keys.lock().unwrap().insert(key, (String::new(), "theirs".to_owned()));
+        local.catalog.change();
+        let registry =
+            switchboard_registry::connect(&format!("consul://{}/rpcx_test?layout=rpcx", local.host));
+        let channel = Channel::fleet(registry.unwrap(), &format!("by-{network}")).connect().await.unwrap();
+        let call = channel.unary(&CALL, Codec::Json, Ok(b"[1]".to_vec()), |_, reply| Ok(reply));
+        assert_eq!(call.await.unwrap()[..], *b"[1]", "{network}");
+    }
 }

@@ -13,7 +13,8 @@
 //! What a server sends unasked is a one-way request with raw bytes, numbered on its own.
 //!
 //! On the network that rpcx calls `http` a connection begins with `CONNECT /_rpcx_ HTTP/1.0`, two line feeds, and the
-//! answer `HTTP/1.0 200 Connected to rpcx`, two line feeds.
+//! answer `HTTP/1.0 200 Connected to rpcx`, two line feeds. On `ws` and `wss` the same bytes go in the messages of a
+//! [WebSocket](crate::websocket) without a sub-protocol, wherever these are cut: clients in Go send them as texts.
 //!
 //! | codec | here |
 //! | --- | --- |
@@ -65,6 +66,8 @@ pub use server::{Server, codec, find};
 
 /// The first byte of every frame.
 pub const MAGIC: u8 = 0x08;
+/// Where WebSockets are opened.
+pub const PATH: &str = "/_rpcx_";
 /// Longest service path and longest method, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Longest heartbeat, names and metadata included, in bytes.

@@ -99,7 +99,8 @@ impl Channel {
     /// `codec=json` how protobuf services are written (traits always are, on HTTP). `get=true` calls methods without
     /// side effects by GET on Connect. JSON-RPC goes by POST on HTTP/1.1, to `/` or `path=/rpc`, or to a WebSocket
     /// (`ws://HOST:PORT/PATH?wire=jsonrpc`), where replies may be streams. Thrift goes by POST likewise, where
-    /// `wire=thrift` comes with `http://`, `path` or `http`.
+    /// `wire=thrift` comes with `http://`, `path` or `http`. rpcx goes into a WebSocket as well, to `/_rpcx_` where the
+    /// address has no path (`ws://HOST:PORT?wire=rpcx`).
     ///
     /// On all wires but JSON-RPC and Thrift `compression=gzip`, `zstd` or `deflate` compresses requests and lets
     /// replies be compressed, `compression=replies` only the latter. Addresses of WebSockets take `deflate=true` as

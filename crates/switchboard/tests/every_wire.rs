@@ -41,7 +41,7 @@ impl Service for Mirror {
 }
 
 /// Channels, by scheme and options.
-const CHANNELS: [&str; 27] = [
+const CHANNELS: [&str; 28] = [
     "tcp://ADDRESS",
     "tcp://ADDRESS?wire=baidu_std",
     "tcp://ADDRESS?wire=baidu_std&codec=json&names=short&checksum=crc32c",
@@ -69,6 +69,7 @@ const CHANNELS: [&str; 27] = [
     "tcp://ADDRESS?wire=thrift&protocol=header",
     "ws://ADDRESS",
     "ws://ADDRESS?wire=jsonrpc",
+    "ws://ADDRESS?wire=rpcx",
 ];
 /// Callers of each wire that share a channel.
 const CALLERS: u64 = 4;

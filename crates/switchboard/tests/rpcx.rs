@@ -4,19 +4,27 @@
 
 mod support;
 
+use bytes::BytesMut;
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
-use support::{raw::soon, *};
+use support::{
+    raw::{head_of, soon},
+    *,
+};
 use switchboard::{
-    Channel, Code, Codec, Compression, Cx, Limit, Push, Pusher, Pushes, Result, Running, Server,
+    Channel, Code, Codec, Compression, Cx, Limit, Push, Pusher, Pushes, Result, Retry, Running, Server,
     auth::{Caller, Tokens},
     codec::serde,
 };
+use switchboard_wire::{
+    Input, Outbox,
+    websocket::{self, Kind, Role, WebSocket, accept_key},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 
 /// A frame: bits of its third byte, sequence, path and method, metadata, payload in JSON.
@@ -226,28 +234,38 @@ async fn calls_that_come_while_the_server_drains_are_refused() {
     soon(drained).await.unwrap();
 }
 
-async fn channel(running: &Running, options: &str, compression: Compression) -> Channel {
-    let url = format!("{}?wire=rpcx{options}", running.url());
-    Channel::builder(&url).compression(compression).connect().await.unwrap()
+/// rpcx's networks tcp, http and ws, as URLs.
+const NETWORKS: [&str; 3] =
+    ["tcp://ADDRESS?wire=rpcx", "tcp://ADDRESS?wire=rpcx&network=http", "ws://ADDRESS?wire=rpcx"];
+
+fn url_of(running: &Running, network: &str) -> String {
+    network.replace("ADDRESS", running.url().trim_start_matches("tcp://"))
+}
+
+async fn channel(running: &Running, network: &str, compression: Compression) -> Channel {
+    Channel::builder(&url_of(running, network)).compression(compression).connect().await.unwrap()
 }
 
 #[tokio::test]
 async fn our_client_calls_our_server() {
-    let (running, seen) = start(&[]).await;
-    for options in ["", "&network=http", "&names=short"] {
+    let names = ["tcp://ADDRESS?wire=rpcx&names=short", "ws://ADDRESS/_rpcx_?wire=rpcx&names=short"];
+    for network in [&NETWORKS[..], &names].concat() {
+        let (running, seen) = start(&[]).await;
         for compression in [Compression::None, Compression::Gzip] {
-            let channel = channel(&running, options, compression).await;
+            let channel = channel(&running, network, compression).await;
             for codec in [Codec::Json, Codec::MsgPack] {
-                for size in [0, 1, 1000, 100_000] {
+                // The last is more than one message of a WebSocket has.
+                for size in [0, 1, 1000, 300_000] {
                     let echoed = echo_of(&channel, codec, size).await.unwrap();
-                    assert_eq!(echoed, vec![7; size], "{options} {compression} {codec}");
+                    assert!(echoed == vec![7; size], "{network} {compression} {codec} {size}");
                 }
             }
         }
+        note_and_fail(&channel(&running, network, Compression::None).await, &seen).await;
     }
-    let channel = channel(&running, "", Compression::None).await;
+    let (running, _) = start(&[]).await;
+    let channel = channel(&running, NETWORKS[0], Compression::None).await;
     assert_eq!(channel.codec(Codec::Postcard), Codec::MsgPack);
-    note_and_fail(&channel, &seen).await;
     let status = echo_of(&channel, Codec::Postcard, 1).await.unwrap_err();
     assert!(status.message().contains("rpcx has no postcard"), "{status}");
     let status = sum(&channel).await.err().unwrap();
@@ -288,8 +306,8 @@ impl Readers {
 #[tokio::test]
 async fn what_nobody_asked_for_comes_during_the_call_and_after_it() {
     let (running, readers) = Readers::start().await;
-    for options in ["", "&network=http"] {
-        let (url, pushes) = (format!("{}?wire=rpcx{options}", running.url()), Pushes::new());
+    for network in NETWORKS {
+        let (url, pushes) = (url_of(&running, network), Pushes::new());
         let news = NewsClient::new(Channel::builder(&url).pushes(&pushes).connect().await.unwrap());
         soon(news.subscribe()).await.unwrap();
         // More than fits into the buffers of a socket and our own.
@@ -355,16 +373,102 @@ async fn wires_without_a_place_for_pushes_say_so() {
 
 #[tokio::test]
 async fn heartbeats_keep_a_silent_call_alive() {
-    let (running, seen) = start(&[]).await;
-    let url = format!("{}?wire=rpcx&keepalive=20ms", running.url());
-    let channel = Channel::connect(&url).await.unwrap();
-    let hang = channel
-        .unary(&HANG, Codec::Json, serde::encode(&(), Codec::Json), serde::decode::<()>)
-        .timeout(Duration::from_millis(300));
-    let status = soon(hang).await.err().unwrap();
-    assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
-    seen.until(|seen| seen.hanging() == 0).await;
-    echo_of(&channel, Codec::Json, 1).await.unwrap();
+    for network in NETWORKS {
+        let (running, seen) = start(&[]).await;
+        let url = url_of(&running, network) + "&keepalive=20ms";
+        let channel = Channel::connect(&url).await.unwrap();
+        let hang = channel
+            .unary(&HANG, Codec::Json, serde::encode(&(), Codec::Json), serde::decode::<()>)
+            .timeout(Duration::from_millis(300));
+        let status = soon(hang).await.err().unwrap();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{network}: {status}");
+        seen.until(|seen| seen.hanging() == 0).await;
+        echo_of(&channel, Codec::Json, 1).await.unwrap();
+    }
+}
+
+/// Takes a connection and the head of the handshake with which it begins, and answers with what `answer` makes of that.
+async fn shaken(listener: TcpListener, answer: impl FnOnce(&str) -> String) -> (TcpStream, String) {
+    let (mut stream, _) = soon(listener.accept()).await.unwrap();
+    let head = head_of(&mut stream).await;
+    stream.write_all(answer(&head).as_bytes()).await.unwrap();
+    (stream, head)
+}
+
+/// The answer to the key of a handshake.
+fn accepted(key: &str) -> String {
+    let accept = accept_key(key);
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
+}
+
+fn key_of(head: &str) -> &str {
+    let key = head.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+    key.expect("a handshake has a key")
+}
+
+#[tokio::test]
+async fn handshakes_that_open_no_websocket_say_why() {
+    type Answer = fn(&str) -> String;
+    for (answer, expected) in [
+        ((|_| String::new()) as Answer, "closed the connection without an answer to the handshake"),
+        (|_| "HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "\"HTTP/1.1 404 Not Found\", not 101"),
+        (|_| accepted("dGhlIHNhbXBsZSBub25jZQ=="), "Sec-WebSocket-Accept does not fit the key"),
+        (
+            |head| accepted(key_of(head)).replace("\r\n\r\n", "\r\nSec-WebSocket-Protocol: chat\r\n\r\n"),
+            "the server chose the sub-protocol \"chat\", not none",
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}?wire=rpcx", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move { drop(shaken(listener, answer).await) });
+        let status = soon(Channel::builder(&url).connections(1).connect()).await.unwrap_err();
+        server.await.unwrap();
+        assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::Safe), "{status}");
+        let (_, address) = url.split_at("ws://".len());
+        let address = address.trim_end_matches("?wire=rpcx");
+        let expected = [&format!("connect to ws://{address}/_rpcx_: "), expected];
+        assert!(expected.iter().all(|expected| status.message().contains(expected)), "{status}");
+    }
+}
+
+/// Messages say nothing about frames: where they are cut, and whether they are texts, as they are from programs in Go
+/// that set nothing.
+#[tokio::test]
+async fn frames_come_in_websocket_messages_of_any_kind_and_length() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, head) = shaken(listener, |head| accepted(key_of(head))).await;
+        assert!(head.starts_with(&format!("GET /_rpcx_ HTTP/1.1\r\nHost: {at}\r\n")), "{head}");
+        // Servers in Go want to know where a caller comes from.
+        assert!(head.contains(&format!("Origin: http://{at}\r\n")), "{head}");
+        assert!(!head.contains("Sec-WebSocket-Protocol"), "{head}");
+
+        let limits = websocket::Limits { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20 };
+        let mut socket = WebSocket::new(Role::Server, limits);
+        let (mut input, mut heard, mut out) = (Input::default(), BytesMut::new(), Outbox::new());
+        // The heartbeat, and the call behind it, which ends with its message.
+        while !heard.ends_with(b"[1,2]") {
+            assert_ne!(soon(stream.read_buf(input.buffer())).await.unwrap(), 0);
+            while socket.recv(&mut input, &mut heard, &mut out).unwrap().is_some() {}
+        }
+        let heartbeat = 16 + u32::from_be_bytes(*heard[12..].first_chunk().unwrap()) as usize;
+        let sequence = u64::from_be_bytes(*heard[heartbeat + 4..].first_chunk().unwrap());
+        let answer = frame(0x80, sequence, ["test.Probe", "Echo"], &[], b"[1,2]");
+        for (piece, kind) in answer.chunks(7).zip([Kind::Text, Kind::Binary].into_iter().cycle()) {
+            socket.send(kind, &[piece], &mut out);
+        }
+        stream.write_all(&out.take_all()).await.unwrap();
+        stream
+    });
+    let channel = Channel::builder(&format!("ws://{at}?wire=rpcx")).connections(1).connect().await.unwrap();
+    let echo = serde::encode(&[1, 2], Codec::Json);
+    let call = channel.unary(&ECHO, Codec::Json, echo, serde::decode::<Vec<u8>>);
+    assert_eq!(*soon(call).await.unwrap(), [1, 2]);
+    server.await.unwrap();
 }
 
 #[tokio::test]
@@ -372,10 +476,22 @@ async fn options_that_are_not_known_are_named() {
     for (options, expected) in [
         ("codec=xml", "json, msgpack, proto, raw or thrift"),
         ("names=odd", "full or short"),
-        ("network=quic", "http, tcp or unix"),
+        ("network=quic", "http, tcp or unix; a WebSocket is in the address"),
     ] {
         let url = format!("tcp://127.0.0.1:1?wire=rpcx&{options}");
         let status = Channel::connect(&url).await.err().unwrap();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains(expected), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn not_every_wire_goes_through_websockets() {
+    for (options, expected) in [
+        ("wire=rpcx&network=http", "has network=http, which is for tcp:// and tls://: leave it out"),
+        ("wire=thrift", "does not go through WebSockets: use tcp://"),
+    ] {
+        let status = Channel::connect(&format!("ws://127.0.0.1:1?{options}")).await.err().unwrap();
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains(expected), "{status}");
     }

@@ -6,7 +6,11 @@ mod support;
 
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use support::{Probe, Seen, ask, raw::soon, served_over_websocket};
+use support::{
+    Probe, Seen, ask,
+    raw::{head_of, soon},
+    served_over_websocket,
+};
 use switchboard::{Channel, Code, Limit, Running, Server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -35,11 +39,8 @@ impl Raw {
     async fn send_request(running: &Running, request: &str) -> (Raw, String) {
         let mut stream = TcpStream::connect(running.url().trim_start_matches("tcp://")).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(soon(stream.read_u8()).await.unwrap());
-        }
-        (Raw(stream), String::from_utf8(head).unwrap().to_lowercase())
+        let head = head_of(&mut stream).await.to_lowercase();
+        (Raw(stream), head)
     }
 
     async fn open(running: &Running) -> Raw {
@@ -313,13 +314,7 @@ async fn messages_may_follow_the_handshake_at_once() {
     ];
     let (mut read, mut write) = stream.split();
     let all = [handshake.as_bytes(), &frames.concat()].concat();
-    let (wrote, head) = tokio::join!(write.write_all(&all), async {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(soon(read.read_u8()).await.unwrap());
-        }
-        String::from_utf8(head).unwrap()
-    });
+    let (wrote, head) = tokio::join!(write.write_all(&all), head_of(&mut read));
     wrote.unwrap();
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     let mut raw = Raw(stream);
@@ -512,12 +507,9 @@ async fn a_client_says_what_keeps_it_from_connecting() {
     let url = format!("ws://{}/x", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
-        }
+        let head = head_of(&mut stream).await;
         stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-        String::from_utf8(head).unwrap()
+        head
     });
     let refused = Channel::connect(&url).await.unwrap_err();
     assert!(refused.message().contains("404 Not Found"), "{refused}");

@@ -118,6 +118,11 @@ func runServer(addresses []string) {
 	for _, address := range addresses {
 		address, isTLS := strings.CutPrefix(address, "tls+")
 		network, at, _ := strings.Cut(address, "@")
+		if strings.HasPrefix(network, "ws") {
+			at = serveWebSockets(network, isTLS, ended)
+			where = append(where, fmt.Sprintf("%s@%s", network, at))
+			continue
+		}
 		// The network http of rpcx begins with a request, and goes on over TCP.
 		listener, err := net.Listen(strings.Replace(network, "http", "tcp", 1), at)
 		check(err)
@@ -131,14 +136,26 @@ func runServer(addresses []string) {
 	check(<-ended)
 }
 
+// serveWebSockets serves at an address of its own: only a server that makes its listener itself knows these networks.
+func serveWebSockets(network string, isTLS bool, ended chan<- error) string {
+	var options []server.OptionFn
+	if isTLS {
+		options = append(options, server.WithTLSConfig(identity()))
+	}
+	where := freeAddress()
+	go func() { ended <- newServer(options...).Serve(network, where) }()
+	await(where)
+	return where
+}
+
 // twice is a function that belongs to nothing.
 func twice(ctx context.Context, args *Args, reply *Reply) error {
 	reply.C = 2 * args.A
 	return nil
 }
 
-func newServer() *server.Server {
-	s := server.NewServer()
+func newServer(options ...server.OptionFn) *server.Server {
+	s := server.NewServer(options...)
 	aliases := serverplugin.NewAliasPlugin()
 	aliases.Alias("legacy.Maths", "Times", "Arith", "Mul")
 	s.Plugins.Add(aliases)

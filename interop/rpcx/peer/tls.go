@@ -49,9 +49,14 @@ func trusting() *tls.Config {
 	return &tls.Config{RootCAs: roots}
 }
 
-// inside is the listener within TLS.
-func inside(listener net.Listener) net.Listener {
+// identity is for servers.
+func identity() *tls.Config {
 	certificate, err := tls.LoadX509KeyPair(certificateFile("cert.pem"), certificateFile("key.pem"))
 	check(err)
-	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}
+}
+
+// inside is the listener within TLS.
+func inside(listener net.Listener) net.Listener {
+	return tls.NewListener(listener, identity())
 }

@@ -41,12 +41,23 @@ pub(super) fn check(run: &Run<'_>, peer: &Path) -> Result<(), Failure> {
     let tcp = format!("tcp://127.0.0.1:{}", server.port);
     process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tcp, &theirs.named("unix:")]))?;
     by_hand(run, &tcp)?;
-    let server = Server::start(Command::new(peer).args(["server", "http@127.0.0.1:0"]))?;
-    let http = format!("tcp://127.0.0.1:{}?network=http", server.port);
-    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &http]))?;
-    let server = Server::start(secure(peer).args(["server", "tls+tcp@127.0.0.1:0"]))?;
-    let tls = format!("tls://127.0.0.1:{}?ca={folder}/cert.pem", server.port);
-    process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &tls]))
+    drop(server);
+    let ca = format!("?ca={folder}/cert.pem");
+    for (network, scheme, options) in [
+        ("http", "tcp", "?network=http"),
+        ("ws", "ws", ""),
+        ("tls+tcp", "tls", &*ca),
+        ("tls+wss", "wss", &*ca),
+    ] {
+        let server = Server::start(secure(peer).args(["server", &format!("{network}@127.0.0.1:0")]))?;
+        let url = format!("{scheme}://127.0.0.1:{}", server.port);
+        let with_options = format!("{url}{options}");
+        process::run_within(CASE_LIMIT, Command::new(&own).args(["call", &with_options]))?;
+        if network == "ws" {
+            by_hand(run, &url)?;
+        }
+    }
+    Ok(())
 }
 
 /// A folder of its own, until it is dropped.
@@ -68,13 +79,13 @@ impl Drop for Folder {
     }
 }
 
-/// What people type, to the server at `tcp`.
-fn by_hand(run: &Run<'_>, tcp: &str) -> Result<(), Failure> {
+/// What people type, to the server at `url`.
+fn by_hand(run: &Run<'_>, url: &str) -> Result<(), Failure> {
     let program = server_command(run)?;
     let proto = run.workspace.root.join("interop/rpcx/proto/echo.proto");
     let call = |arguments: &[&str]| {
         let command = &mut Command::new(&program);
-        process::output(command.args(["call", tcp, "--wire", "rpcx", "--compact"]).args(arguments))
+        process::output(command.args(["call", url, "--wire", "rpcx", "--compact"]).args(arguments))
     };
     let shout = ["interop.v1.Echo/Shout", "--proto", &proto.display().to_string(), "-d", r#"{"text":"hi"}"#];
     for (arguments, expected) in [

@@ -174,7 +174,7 @@ impl Target {
     pub(super) fn url(&self, wire: Wire) -> String {
         // One caller needs one connection.
         let websocket = is_websocket(&self.address);
-        let bare = websocket && ![Wire::JsonRpc, Wire::Native].contains(&wire);
+        let bare = websocket && ![Wire::JsonRpc, Wire::Native, Wire::Rpcx].contains(&wire);
         // What a WebSocket does not carry is on the port beneath.
         let address = if bare { beneath(&self.address) } else { self.address.clone() };
         let mut url = format!("{address}?connections=1&wire={}", wire.name());
@@ -306,6 +306,7 @@ mod tests {
             ("unix:/run/a --wire native", "unix:/run/a?connections=1&wire=native"),
             ("http://a/rpc?wire=jsonrpc", "tcp://a:80?connections=1&wire=jsonrpc&path=/rpc"),
             ("ws://a/x", "ws://a:80/x?connections=1&wire=native"),
+            ("ws://a:1?wire=rpcx&names=short", "ws://a:1?connections=1&wire=rpcx&names=short"),
             ("wss://a --wire jsonrpc --ca x.pem", "wss://a:443?connections=1&wire=jsonrpc&ca=x.pem"),
             (
                 "switchboard://a:1?balance=random --wire native",

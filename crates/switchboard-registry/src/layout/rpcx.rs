@@ -11,7 +11,8 @@ use switchboard::{
 /// What rpcx's plug-ins write to etcd, Consul, ZooKeeper and Redis, so that rpcx's clients find Switchboard's servers
 /// and the reverse. `BASE` is taken literally, as rpcx takes it.
 ///
-/// An address of TCP is `tcp@HOST:PORT`, one of TLS too, since there the client knows; a WebSocket is `ws@` or `wss@`.
+/// An address of TCP is `tcp@HOST:PORT`, one of TLS too, since there the client knows; with `network=http` it is
+/// `http@`, and a WebSocket is `ws@` or `wss@`.
 /// What rpcx's servers register is reached with `wire=rpcx`. rpcx's usual weight is 1, which is our 100. What is not
 /// up, or has no weight, is `state=inactive` there. Of the metadata, `group`, `version` and `zone` are fields and the
 /// rest are tags, but for the counters `calls` and `connections`, which servers write again and again; what rpcx does
@@ -44,9 +45,11 @@ impl Layout for RpcxLayout {
 
     fn name(&self, instance: &Instance) -> Result<String> {
         let (host, port) = meta::place(&instance.address)?;
-        let network = match instance.address.split_once(':').map(|(scheme, _)| scheme) {
+        let (address, options) = instance.address.split_once('?').unwrap_or((&instance.address, ""));
+        let network = match address.split_once(':').map(|(scheme, _)| scheme) {
             Some("ws") => "ws",
             Some("wss") => "wss",
+            _ if options.split('&').any(|option| option == HTTP) => "http",
             _ => "tcp",
         };
         Ok(format!("{network}@{}:{port}", meta::in_url(&host)))
@@ -95,6 +98,9 @@ impl Layout for RpcxLayout {
     }
 }
 
+/// What addresses on rpcx's network `http` have as an option.
+const HTTP: &str = "network=http";
+
 /// Our usual weight.
 const USUAL: u32 = 100;
 
@@ -102,15 +108,17 @@ const USUAL: u32 = 100;
 fn address(name: &str) -> Result<String> {
     let (network, place) = name.split_once('@').unwrap_or(("tcp", name));
     let wrong = |why: &str| Status::new(Code::InvalidArgument, format!("{name:?} for rpcx: {why}"));
-    let (scheme, path) = match network {
-        "tcp" | "tcp4" | "tcp6" | "reuseport" | "iouring" => ("tcp", ""),
+    let (scheme, path, option) = match network {
+        "tcp" | "tcp4" | "tcp6" | "reuseport" | "iouring" => ("tcp", "", ""),
+        "http" => ("tcp", "", HTTP),
         // As rpcx's clients dial it.
-        "ws" | "wss" => (network, "/ws"),
+        "ws" | "wss" => (network, "/_rpcx_", ""),
         other => return Err(wrong(&format!("the network {other:?} is not spoken"))),
     };
     let address = format!("{scheme}://{place}{path}");
     address.parse::<Address>().map_err(|error| wrong(error.message()))?;
-    Ok(format!("{address}?wire=rpcx"))
+    let and = if option.is_empty() { "" } else { "&" };
+    Ok(format!("{address}?wire=rpcx{and}{option}"))
 }
 
 /// A URL query as Go writes it.
@@ -138,7 +146,9 @@ mod tests {
         for (name, value, expected) in [
             ("tcp@10.0.0.7:8972", "", Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx")),
             ("10.0.0.7:8972", "", Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx")),
-            ("ws@10.0.0.7:8972", "", Instance::new("Arith", "ws://10.0.0.7:8972/ws?wire=rpcx")),
+            ("ws@10.0.0.7:8972", "", Instance::new("Arith", "ws://10.0.0.7:8972/_rpcx_?wire=rpcx")),
+            ("wss@[::1]:8972", "", Instance::new("Arith", "wss://[::1]:8972/_rpcx_?wire=rpcx")),
+            ("http@10.0.0.7:8972", "", Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx&network=http")),
             (
                 "tcp@[::1]:8972",
                 "calls=1.50&connections=0.10&group=a+b&weight=7&latitude=39.5%2B&state=active",
@@ -179,9 +189,15 @@ mod tests {
                 "state=inactive&switchboard.id=one&switchboard.state=draining&switchboard.weight=50",
             ),
             (
-                Instance::new("Arith", "wss://h:80/ws?wire=rpcx").weight(0),
+                Instance::new("Arith", "wss://h:80/_rpcx_?wire=rpcx").weight(0),
                 "rpcx_test/Arith/wss@h:80",
                 "state=inactive&switchboard.weight=0",
+            ),
+            (Instance::new("Arith", "tcp://h:80?wire=rpcx&network=http"), "rpcx_test/Arith/http@h:80", ""),
+            (
+                Instance::new("Arith", "tls://h:80?network=http&wire=rpcx"),
+                "rpcx_test/Arith/http@h:80",
+                "switchboard.address=tls%3A%2F%2Fh%3A80%3Fnetwork%3Dhttp%26wire%3Drpcx",
             ),
         ] {
             assert_eq!(text(&instance), (key.to_owned(), value.to_owned()));

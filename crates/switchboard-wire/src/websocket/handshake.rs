@@ -25,9 +25,10 @@ pub fn is_key(key: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Handshake {
     key: String,
-    protocol: &'static str,
+    protocol: Option<&'static str>,
     /// A server may leave the protocol out.
     lenient: bool,
+    origin: Option<String>,
     deflate: bool,
 }
 
@@ -41,7 +42,21 @@ pub struct Accepted {
 impl Handshake {
     /// Asks for `protocol`; `nonce` must be random.
     pub fn new(nonce: [u8; 16], protocol: &'static str) -> Handshake {
-        Handshake { key: base64::encode(&nonce), protocol, lenient: false, deflate: false }
+        Handshake { protocol: Some(protocol), ..Handshake::without_protocol(nonce) }
+    }
+
+    /// Asks for no sub-protocol; `nonce` must be random.
+    pub fn without_protocol(nonce: [u8; 16]) -> Handshake {
+        let key = base64::encode(&nonce);
+        Handshake { key, protocol: None, lenient: false, origin: None, deflate: false }
+    }
+
+    /// Says where the caller comes from, as in `http://localhost:8080`: some servers let only those in who do, though
+    /// section 4.1 wants it of browsers alone.
+    #[must_use]
+    pub fn with_origin(mut self, origin: &str) -> Handshake {
+        self.origin = Some(origin.to_owned());
+        self
     }
 
     /// Takes a server that speaks no sub-protocols.
@@ -60,16 +75,21 @@ impl Handshake {
 
     /// The request to `path` of `host`, which has the port that is not 80.
     pub fn request(&self, host: &str, path: &str) -> String {
-        let Handshake { key, protocol, deflate, .. } = self;
-        let extensions = match deflate {
-            true => format!("Sec-WebSocket-Extensions: {}\r\n", deflate::OFFER),
-            false => String::new(),
-        };
-        format!(
+        let key = &self.key;
+        let mut request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\
-             Sec-WebSocket-Protocol: {protocol}\r\n{extensions}\r\n"
-        )
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        );
+        for (name, value) in [
+            ("Origin", self.origin.as_deref()),
+            ("Sec-WebSocket-Protocol", self.protocol),
+            ("Sec-WebSocket-Extensions", self.deflate.then_some(deflate::OFFER)),
+        ] {
+            if let Some(value) = value {
+                request.extend([name, ": ", value, "\r\n"]);
+            }
+        }
+        request + "\r\n"
     }
 
     /// Takes the answer from `input`; none means that more bytes are needed.
@@ -121,11 +141,15 @@ impl Handshake {
             }
             false => None,
         };
-        match all("sec-websocket-protocol").next() {
-            Some(protocol) if protocol == self.protocol => Ok(Accepted { deflate }),
-            Some(other) => Err(format!("the server chose the sub-protocol {other:?}, not {}", self.protocol)),
-            None if self.lenient => Ok(Accepted { deflate }),
-            None => Err(format!("the server does not know the sub-protocol {}", self.protocol)),
+        match (all("sec-websocket-protocol").next(), self.protocol) {
+            (Some(other), asked) if asked != Some(other) => {
+                let asked = asked.unwrap_or("none");
+                Err(format!("the server chose the sub-protocol {other:?}, not {asked}"))
+            }
+            (None, Some(asked)) if !self.lenient => {
+                Err(format!("the server does not know the sub-protocol {asked}"))
+            }
+            _ => Ok(Accepted { deflate }),
         }
     }
 }
@@ -143,9 +167,28 @@ mod tests {
     }
 
     #[test]
+    fn requests_say_what_was_asked_for_and_no_more() {
+        let bare = Handshake::without_protocol(*b"the sample nonce");
+        let head = "GET /x HTTP/1.1\r\nHost: a:1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+        for (handshake, rest) in [
+            (bare.clone(), ""),
+            (bare.with_origin("http://a:1"), "Origin: http://a:1\r\n"),
+            (
+                Handshake::new(*b"the sample nonce", "swb.1").offer_deflate(),
+                &*format!(
+                    "Sec-WebSocket-Protocol: swb.1\r\nSec-WebSocket-Extensions: {}\r\n",
+                    deflate::OFFER
+                ),
+            ),
+        ] {
+            assert_eq!(handshake.request("a:1", "/x"), format!("{head}{rest}\r\n"));
+        }
+    }
+
+    #[test]
     fn answers_are_checked_and_what_follows_stays() {
         let handshake = Handshake::new(*b"the sample nonce", "swb.1");
-        assert!(handshake.request("a:1", "/x").contains("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"));
         let good = "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: keep-alive, Upgrade\r\n\
                     sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nsec-websocket-protocol: swb.1\r\n\r\n";
         for end in 0..good.len() {
@@ -172,6 +215,14 @@ mod tests {
             let error = handshake.answer(&mut input).unwrap_err();
             assert!(error.contains(why), "{from}: {error}");
         }
+        let bare = Handshake::without_protocol(*b"the sample nonce");
+        let mut input = Input::default();
+        input.extend(good.as_bytes());
+        let error = bare.answer(&mut input).unwrap_err();
+        assert!(error.contains("\"swb.1\", not none"), "{error}");
+        input = Input::default();
+        input.extend(good.replace("sec-websocket-protocol: swb.1\r\n", "").as_bytes());
+        assert_eq!(bare.answer(&mut input), Ok(Some(Accepted { deflate: None })));
         let mut input = Input::default();
         input.extend(&[b'x'; HEAD_MAX + 1]);
         assert!(handshake.answer(&mut input).is_err());

@@ -39,7 +39,11 @@ mod upload;
 pub(super) use settings::{Dialect, Settings};
 
 use super::{Begin, Tells, Way, calls, options::Options, pool::Pool};
-use crate::{Code, Codec, Origin, Result, Retry, Status, net::Address, stream::Queue};
+use crate::{
+    Code, Codec, Origin, Result, Retry, Status,
+    net::{Address, Carries},
+    stream::Queue,
+};
 use bytes::Bytes;
 use head::Outgoing;
 use link::{InFlight, Link};
@@ -67,7 +71,7 @@ pub(super) struct Http {
 impl Http {
     pub(super) fn new(addresses: Vec<Address>, dialect: Dialect, options: Options, way: Weak<Way>) -> Http {
         let terms = options.http.terms(dialect, &options.limits);
-        let over_websocket = options.dialling.texts;
+        let over_websocket = options.dialling.carries == Carries::JsonRpc;
         let texts =
             over_websocket.then(|| Box::new(Pool::new(addresses.clone(), options.clone(), way.clone())));
         Http { pool: Pool::new(addresses, options, way), texts, terms }

@@ -9,6 +9,8 @@ use super::{
     pool::Pool,
     wires::{self, Foreign},
 };
+#[cfg(feature = "http")]
+use crate::net::Carries;
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, TlsOptions};
 use crate::{
@@ -345,12 +347,16 @@ impl ChannelBuilder {
             );
             return Err(Status::invalid_argument(text));
         }
-        let addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
-        if self.options.foreign.is_some() && addresses.iter().any(Address::is_websocket) {
-            let text = format!(
-                "the wire of {url:?} does not go through WebSockets: use tcp://, tls://, unix: or memory://"
-            );
-            return Err(Status::invalid_argument(text));
+        let mut addresses: Vec<Address> = addresses.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        if let Some(foreign) = &self.options.foreign
+            && addresses.iter().any(Address::is_websocket)
+        {
+            let wrong = |why: &str| Status::invalid_argument(format!("the wire of {url:?} {why}"));
+            let (carries, usual_path) = foreign.in_websockets().map_err(wrong)?;
+            self.options.dialling.carries = carries;
+            for address in &mut addresses {
+                address.or_path(usual_path);
+            }
         }
         let hears_pushes = self.options.foreign.as_ref().is_some_and(|foreign| foreign.hears_pushes());
         if self.options.pushes.is_some() && !hears_pushes {
@@ -361,13 +367,13 @@ impl ChannelBuilder {
         if addresses.iter().any(Address::is_tls) {
             let (inside, bare) = (Address::is_websocket, |address: &Address| !address.is_websocket());
             let alpn = match (addresses.iter().any(inside), addresses.iter().any(bare)) {
-                (true, true) => {
+                (true, true) if self.options.foreign.is_none() => {
                     let text =
                         format!("{url:?} mixes wss:// with others: give each kind a channel of its own");
                     return Err(Status::invalid_argument(text));
                 }
                 // That is where their handshake is.
-                (true, false) => crate::net::tls::ALPN_HTTP1,
+                (true, _) => crate::net::tls::ALPN_HTTP1,
                 (false, _) => self.options.alpn(),
             };
             // Other frameworks have no name of their own there.
@@ -392,8 +398,10 @@ impl ChannelBuilder {
                 self.options.http.check(over_websocket, compression)?;
             }
             self.options.dialling.deflate = self.options.http.deflates();
-            self.options.dialling.texts = over_websocket && self.options.http.dialect.is_some();
             if let Some(dialect) = self.options.http.dialect {
+                if over_websocket {
+                    self.options.dialling.carries = Carries::JsonRpc;
+                }
                 let make =
                     |way: &Weak<Way>| Way::Http(Http::new(addresses, dialect, self.options, way.clone()));
                 return Ok(Channel(Arc::new_cyclic(make)));

@@ -6,7 +6,7 @@ mod kiss;
 mod rpcx;
 mod thrift;
 
-use crate::{Codec, Limits, Result, Status};
+use crate::{Codec, Limits, Result, Status, net::Carries};
 use std::{fmt, sync::Arc};
 use switchboard_wire::wire::ClientWire;
 
@@ -29,6 +29,14 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
     /// Takes note that the address is one of HTTP; false where that is no place for the wire.
     fn set_http(&mut self) -> bool {
         false
+    }
+
+    /// What WebSockets carry then, and their path where the address has none.
+    ///
+    /// # Errors
+    /// Why the wire goes through none.
+    fn in_websockets(&self) -> std::result::Result<(Carries, &'static str), &'static str> {
+        Err("does not go through WebSockets: use tcp://, tls://, unix: or memory://")
     }
 
     /// How Thrift is written, where it goes by POST.

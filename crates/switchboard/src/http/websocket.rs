@@ -11,7 +11,7 @@ use crate::{
     Metadata,
     driver::{Accepted, Connection},
     metrics::Carrier,
-    net::{JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
+    net::{Carries, JSONRPC_PROTOCOL, WEBSOCKET_PROTOCOL, WebSocketIo},
 };
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -39,17 +39,6 @@ pub(super) struct Upgrade {
     deflate: Option<Deflate>,
     metadata: Metadata,
 }
-
-/// What is spoken in the messages.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Carries {
-    JsonRpc,
-    Native,
-    Rpcx,
-}
-
-/// Where clients of rpcx open WebSockets.
-const RPCX_PATH: &str = "/_rpcx_";
 
 /// What the server lets WebSockets do.
 #[derive(Debug, Default)]
@@ -121,7 +110,7 @@ impl Upgrades {
         let deflate = deflate.map(|(agreed, _)| agreed);
         let carries = match protocol {
             Some(WEBSOCKET_PROTOCOL) => Carries::Native,
-            None if request.uri().path() == RPCX_PATH => Carries::Rpcx,
+            None if request.uri().path() == rpcx::PATH => Carries::Rpcx,
             _ => Carries::JsonRpc,
         };
         let upgrade = Upgrade { on: hyper::upgrade::on(&mut request), carries, deflate, metadata };

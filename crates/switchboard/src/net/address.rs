@@ -91,6 +91,15 @@ impl Address {
     pub(crate) fn is_websocket(&self) -> bool {
         matches!(self, Address::WebSocket(..) | Address::WebSocketTls(..))
     }
+
+    /// Gives a WebSocket without a path this one.
+    pub(crate) fn or_path(&mut self, usual: &str) {
+        if let Address::WebSocket(_, _, path) | Address::WebSocketTls(_, _, path) = self
+            && path == "/"
+        {
+            usual.clone_into(path);
+        }
+    }
 }
 
 impl fmt::Display for Address {

@@ -1,6 +1,6 @@
 //! TCP, Unix and memory pipes behind one type.
 
-use super::{Address, WebSocketIo, memory};
+use super::{Address, Carries, WebSocketIo, memory};
 use crate::{Result, Status};
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
@@ -159,8 +159,8 @@ pub(crate) type TlsConnector = std::convert::Infallible;
 pub(crate) struct Dialling {
     /// For addresses inside TLS.
     pub(crate) tls: Option<TlsConnector>,
-    /// WebSockets carry JSON-RPC in text messages.
-    pub(crate) texts: bool,
+    /// What WebSockets carry.
+    pub(crate) carries: Carries,
     /// WebSockets offer to compress messages.
     pub(crate) deflate: bool,
 }
@@ -171,7 +171,7 @@ pub(crate) struct Dialling {
 /// `Unavailable` that names the phase, the peer and the cause; a retry is safe.
 pub(crate) async fn dial(
     address: &Address,
-    Dialling { tls, texts, deflate }: &Dialling,
+    Dialling { tls, carries, deflate }: &Dialling,
     limit: Duration,
 ) -> Result<Box<dyn Io>> {
     let failed = |why: String| {
@@ -197,15 +197,15 @@ pub(crate) async fn dial(
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
                 let stream: Box<dyn Io> = Box::new(of_another(stream)?);
-                let stream = match address.is_tls() {
-                    true => secure(stream, host, tls.as_ref()).await?,
-                    false => stream,
+                let (scheme, stream) = match address.is_tls() {
+                    true => ("https", secure(stream, host, tls.as_ref()).await?),
+                    false => ("http", stream),
                 };
-                let host = match host.contains(':') {
-                    true => format!("[{host}]:{port}"),
-                    false => format!("{host}:{port}"),
+                let origin = match host.contains(':') {
+                    true => format!("{scheme}://[{host}]:{port}"),
+                    false => format!("{scheme}://{host}:{port}"),
                 };
-                Box::new(WebSocketIo::connect(stream, &host, path, *texts, *deflate).await?)
+                Box::new(WebSocketIo::connect(stream, &origin, path, *carries, *deflate).await?)
             }
         })
     };

@@ -1,7 +1,7 @@
 //! A pipe inside the messages of a WebSocket, for wires that care for no message boundaries.
 //!
-//! What is written becomes one message per write, binary for the native wire and text for JSON-RPC; what arrives is
-//! read on as if there were no messages. PING is answered, the peer's CLOSE is the end of the bytes, and shutting down
+//! What is written becomes one message per write, text for JSON-RPC and binary for other wires; what arrives is read on
+//! as if there were no messages. PING is answered, the peer's CLOSE is the end of the bytes, and shutting down
 //! sends our own and waits for the peer's.
 
 use super::{BUFFER_BYTES, Io, lend, take_back};
@@ -22,7 +22,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 /// The sub-protocol of the native wire.
 pub(crate) const PROTOCOL: &str = "swb.1";
 /// The sub-protocol of JSON-RPC.
+#[cfg(feature = "http")]
 pub(crate) const JSONRPC_PROTOCOL: &str = "jsonrpc";
+
+/// What is spoken in the messages.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Carries {
+    /// Every message is one whole text.
+    #[cfg(feature = "http")]
+    JsonRpc,
+    #[default]
+    Native,
+    /// In messages of either kind.
+    Rpcx,
+}
 
 /// Bytes that wait for the peer before it is read from, or written to, again.
 const OUT_MAX: usize = 64 << 10;
@@ -63,37 +76,40 @@ impl WebSocketIo {
         WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY)
     }
 
-    /// Takes texts of any bytes too, as some clients send them.
-    #[cfg(feature = "http")]
+    /// Takes texts of any bytes too, as some peers send them.
     pub(crate) fn of_any_kind(mut self) -> WebSocketIo {
         self.machine = self.machine.with_any_text();
         self.any_kind = true;
         self
     }
 
-    /// Asks the server at the other end of `io` for a WebSocket that carries the native wire, or with `texts` JSON-RPC,
-    /// of which every write must be one whole text; with `deflate` offers to compress it.
+    /// Asks the server at the other end of `io` for a WebSocket; with `deflate` offers to compress it. The server is at
+    /// `origin`, `http://HOST:PORT` or `https://HOST:PORT`.
     ///
     /// # Errors
     /// Those of `io`, and a server that refuses.
     pub(crate) async fn connect(
         mut io: Box<dyn Io>,
-        host: &str,
+        origin: &str,
         path: &str,
-        texts: bool,
+        carries: Carries,
         deflate: bool,
     ) -> io::Result<WebSocketIo> {
         let random = RandomState::new();
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&random.hash_one(0).to_le_bytes());
         nonce[8..].copy_from_slice(&random.hash_one(1).to_le_bytes());
-        let (mut handshake, kind) = match texts {
-            true => (Handshake::new(nonce, JSONRPC_PROTOCOL).protocol_optional(), Kind::Text),
-            false => (Handshake::new(nonce, PROTOCOL), Kind::Binary),
+        let (mut handshake, kind) = match carries {
+            #[cfg(feature = "http")]
+            Carries::JsonRpc => (Handshake::new(nonce, JSONRPC_PROTOCOL).protocol_optional(), Kind::Text),
+            Carries::Native => (Handshake::new(nonce, PROTOCOL), Kind::Binary),
+            // Servers in Go let nobody in who does not say from where.
+            Carries::Rpcx => (Handshake::without_protocol(nonce).with_origin(origin), Kind::Binary),
         };
         if deflate {
             handshake = handshake.offer_deflate();
         }
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
         io.write_all(handshake.request(host, path).as_bytes()).await?;
         let mut input = Input::default();
         let accepted = loop {
@@ -103,12 +119,14 @@ impl WebSocketIo {
                 Err(why) => return Err(io::Error::other(why)),
             }
             if io.read_buf(input.buffer()).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                let text = "the server closed the connection without an answer to the handshake of WebSocket";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
             }
         };
         let role = Role::Client { seed: random.hash_one(2) };
         let machine = WebSocket::new(role, LIMITS).with_deflate(accepted.deflate);
-        Ok(WebSocketIo::new(io, input.into_buffer(), machine, kind, close::NORMAL))
+        let pipe = WebSocketIo::new(io, input.into_buffer(), machine, kind, close::NORMAL);
+        Ok(if carries == Carries::Rpcx { pipe.of_any_kind() } else { pipe })
     }
 
     fn new(io: Box<dyn Io>, input: BytesMut, machine: WebSocket, kind: Kind, close_code: u16) -> WebSocketIo {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use switchboard::{Code, Running};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
@@ -33,6 +33,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Fails the test when `work` hangs.
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("this hangs")
+}
+
+/// The head of a request or an answer of HTTP/1.1, its empty line included.
+pub async fn head_of(io: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(soon(io.read_u8()).await.expect("the head goes on"));
+    }
+    String::from_utf8(head).expect("a head is text")
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -4,6 +4,8 @@ use crate::{
     listeners::listen,
     support::{certificates::*, raw::soon, *},
 };
+#[cfg(feature = "http")]
+use switchboard::Codec;
 use switchboard::{Channel, Code, Retry, Status};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -86,6 +88,20 @@ async fn websockets_verify_as_others_do() {
     let url = server.url().replace("tcp://", "wss://");
     let status = soon(Channel::builder(&url).ca(authority.ca()).connect()).await.unwrap_err();
     assert!(status.message().starts_with("connect to wss://127.0.0.1:"), "{status}");
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn rpcx_goes_through_websockets_too() {
+    let (running, _, authority) = served_over_websocket_tls("").await;
+    let at = running.url().replace("tls://", "");
+    // One list may have both: neither has a name in ALPN.
+    for url in [format!("wss://{at}?wire=rpcx"), format!("wss://{at},tls://{at}?wire=rpcx")] {
+        let channel = Channel::builder(&url).ca(authority.ca()).connect().await.unwrap();
+        for _ in 0..2 {
+            assert!(echo_of(&channel, Codec::MsgPack, 100_000).await.unwrap() == [7; 100_000], "{url}");
+        }
+    }
 }
 
 #[tokio::test]

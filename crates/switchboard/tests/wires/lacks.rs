@@ -109,7 +109,13 @@ const BAIDU_STD: [&str; 2] = ["baidu_std", "baidu_std with JSON"];
 const ERPC: [&str; 3] = ["erpc", "erpc with JSON", "erpc with protobuf, filtered"];
 const KISS: [&str; 1] = ["kiss-rpc, compressed"];
 const OLD_BRPC: [&str; 2] = ["hulu", "sofa, compressed"];
-const RPCX: [&str; 3] = ["rpcx", "rpcx with JSON", "rpcx over http, compressed"];
+const RPCX: [&str; 5] = [
+    "rpcx",
+    "rpcx with JSON",
+    "rpcx over WebSocket",
+    "rpcx over WebSocket, compressed",
+    "rpcx over http, compressed",
+];
 
 const POSTS: [&str; 3] =
     ["JSON-RPC over POST", "channel on JSON-RPC over POST", "channel on JSON-RPC over POST on HTTP/2"];

@@ -76,6 +76,8 @@ const CHANNELS: &[(&str, &str, &str)] = &[
     ("sofa, compressed", "sofa", "?wire=sofa&compression=gzip"),
     ("rpcx", "rpcx", "?wire=rpcx"),
     ("rpcx with JSON", "rpcx", "?wire=rpcx&codec=json"),
+    ("rpcx over WebSocket", "rpcx", "ws?wire=rpcx"),
+    ("rpcx over WebSocket, compressed", "rpcx", "ws?wire=rpcx&codec=json&deflate=true"),
     ("rpcx over http, compressed", "rpcx", "?wire=rpcx&network=http&compression=gzip"),
     (
         "kiss-rpc, compressed",

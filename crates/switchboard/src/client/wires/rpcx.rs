@@ -1,8 +1,11 @@
 //! `wire=rpcx`: servers of rpcx.
 
 use super::Foreign;
-use crate::{Codec, Limits};
-use switchboard_wire::{rpcx::Client, wire::ClientWire};
+use crate::{Codec, Limits, net::Carries};
+use switchboard_wire::{
+    rpcx::{Client, PATH},
+    wire::ClientWire,
+};
 
 /// Options: `codec` is `json`, `msgpack`, `proto`, `raw` or `thrift`; `names=short` calls `package.Service` as
 /// `Service`; `network=http` begins with the CONNECT that servers on rpcx's network of this name want.
@@ -32,7 +35,7 @@ impl Foreign for Rpcx {
             ("names", _) => return Err("full or short"),
             ("network", "http") => self.over_http = true,
             ("network", "tcp" | "unix") => self.over_http = false,
-            ("network", _) => return Err("http, tcp or unix"),
+            ("network", _) => return Err("http, tcp or unix; a WebSocket is in the address, ws://HOST:PORT"),
             _ => return Ok(false),
         }
         Ok(true)
@@ -46,6 +49,13 @@ impl Foreign for Rpcx {
             (None, Codec::FlatBuffers) => Codec::Json,
             (None, Codec::Thrift) => Codec::ThriftStruct,
             (None, preferred) => preferred,
+        }
+    }
+
+    fn in_websockets(&self) -> Result<(Carries, &'static str), &'static str> {
+        match self.over_http {
+            true => Err("has network=http, which is for tcp:// and tls://: leave it out"),
+            false => Ok((Carries::Rpcx, PATH)),
         }
     }
 
