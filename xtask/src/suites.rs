@@ -179,7 +179,7 @@ pub(crate) fn thrift(run: &Run<'_>) -> Outcome {
             &python,
             "thrift",
             "thrift-interop",
-            &["test_client", "test_protobuf", "test_server"],
+            &["test_client", "test_protobuf", "test_proxy", "test_server"],
         )
     })
 }

@@ -6,62 +6,17 @@ mod support;
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Output, Stdio},
 };
-use support::greeter;
+use support::{
+    greeter,
+    serving::{Serving, demo_schema, file, http, lines, post, switchboard},
+};
 
 const GREET: &str = "demo.v1.Greeter/Greet";
 const ADA: &str = r#"{"name": "Ada"}"#;
-
-fn switchboard() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
-    command.env_remove("COLUMNS").stdin(Stdio::null()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
-}
-
-/// A command that serves on a free port, ended with the test.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn start(arguments: &[&str]) -> Serving {
-        let mut command = switchboard();
-        command.args(arguments).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned()));
-        Serving { child, address: address.unwrap() }
-    }
-
-    fn server() -> Serving {
-        Serving::start(&["serve"])
-    }
-
-    /// A proxy in front of it, that speaks to it with these options.
-    fn proxied(&self, options: &str, arguments: &[&str]) -> Serving {
-        let to = format!("{}{options}", self.address);
-        Serving::start(&[&["proxy", "--to", &to], arguments].concat())
-    }
-
-    /// Ends it in order, so that all is written.
-    fn stop(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn call(address: &str, arguments: &[&str]) -> Output {
     switchboard().args(["call", address]).args(arguments).output().unwrap()
@@ -72,17 +27,6 @@ fn call(address: &str, arguments: &[&str]) -> Output {
 fn values(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::Deserializer::from_slice(&output.stdout).into_iter().map(Result::unwrap).collect()
-}
-
-fn demo_schema() -> [&'static str; 4] {
-    ["--proto", "demo/v1/demo.proto", "-I", "proto"]
-}
-
-/// A file of one test.
-fn file(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_file(&path);
-    path
 }
 
 /// A call of each kind, and what it answers.
@@ -97,23 +41,6 @@ fn every_kind() -> [(&'static str, &'static str, Vec<Value>); 4] {
             vec![json!({"text": "A"}), json!({"text": "B"})],
         ),
     ]
-}
-
-/// An answer of HTTP/1.1, status and body.
-fn http(address: &str, request: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-}
-
-fn post(address: &str, path: &str, body: &str) -> (u16, String) {
-    let length = body.len();
-    let head =
-        format!("POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json");
-    http(address, &format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}"))
 }
 
 #[test]
@@ -345,9 +272,6 @@ fn calls_are_tapped_with_filter_and_redaction() {
         call(&proxy.address, &[&[GREET, "-d", "{}", "-H", "x-tenant: acme"][..], &demo_schema()].concat());
     }
     proxies.into_iter().for_each(Serving::stop);
-    let lines = |path: &Path| -> Vec<Value> {
-        fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    };
     let all = lines(&all);
     assert_eq!(all.len(), 5, "{all:?}");
     let greet = &all[0];

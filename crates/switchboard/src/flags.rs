@@ -195,7 +195,7 @@ impl Flags {
     /// Waits for the end of a lent value in a task.
     fn spawn_end(self: &Arc<Self>, flag: &Flag, until: Instant) -> AbortHandle {
         let (flags, flag) = (Arc::downgrade(self), flag.clone());
-        let end = tokio::spawn(async move {
+        let end = crate::runtime::spawn(async move {
             tokio::time::sleep_until(until.into()).await;
             let (from, to) = {
                 let mut lent = flag.lock();

@@ -5,6 +5,9 @@
 //! left, and the end of either side; what comes back goes the same way. The wires of caller and server are independent
 //! of each other. Where they do not write messages in the same codec, a [`Translate`] rewrites them.
 //!
+//! Callers on Thrift reach a service that has a descriptor without one: its messages are protobuf by then, as everywhere.
+//! Where the server behind speaks Thrift, [`Messages`](crate::codec::thrift::Messages) rewrite those of protobuf.
+//!
 //! ```
 //! use switchboard::{Channel, Server, proxy::Forward};
 //! # #[tokio::main(flavor = "current_thread")]
@@ -24,8 +27,11 @@
 //! A call costs what a call of a handler through a channel costs, and no lock.
 
 use crate::{
-    Call, Channel, ClientMethod, Codec, Idempotency, Kind, MethodInfo, Reply, Result, Service, ServiceInfo,
-    Status, call::RequestBody, client::Tells, stream::Queue,
+    Call, Channel, ClientMethod, Codec, Idempotency, Kind, Metadata, MethodInfo, Reply, Result, Service,
+    ServiceInfo, Status,
+    call::{ReplyBody, RequestBody},
+    client::Tells,
+    stream::Queue,
 };
 use bytes::Bytes;
 use std::{
@@ -73,7 +79,7 @@ struct Learned {
 /// impl Translate for Same {
 ///     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
 ///         match (call.codec(), to) {
-///             (Codec::Json, Codec::Proto) => Ok(Translation { request: Box::new(Ok), reply: Box::new(Ok) }),
+///             (Codec::Json, Codec::Proto) => Ok(Translation::new(Ok, Ok)),
 ///             (from, to) => Err(Status::unimplemented(format!("{from} is not rewritten as {to}"))),
 ///         }
 ///     }
@@ -88,12 +94,41 @@ pub trait Translate: Send + Sync + 'static {
 }
 
 /// What is done with the messages of one call.
-#[expect(missing_debug_implementations, reason = "two functions")]
+#[expect(missing_debug_implementations, reason = "three functions")]
 pub struct Translation {
-    /// From the codec of the caller to that of the server.
-    pub request: Box<dyn FnMut(Bytes) -> Result<Bytes> + Send + Sync>,
-    /// And back.
-    pub reply: Box<dyn FnMut(Bytes) -> Result<Bytes> + Send>,
+    request: Box<dyn FnMut(Bytes) -> Result<Bytes> + Send + Sync>,
+    reply: Box<dyn FnMut(Bytes) -> Result<Bytes> + Send>,
+    failure: Option<Box<dyn FnOnce(Status) -> Result<Bytes> + Send>>,
+}
+
+impl Translation {
+    /// Rewrites requests from the codec of the caller to that of the server, and replies back.
+    pub fn new(
+        request: impl FnMut(Bytes) -> Result<Bytes> + Send + Sync + 'static,
+        reply: impl FnMut(Bytes) -> Result<Bytes> + Send + 'static,
+    ) -> Translation {
+        Translation { request: Box::new(request), reply: Box::new(reply), failure: None }
+    }
+
+    /// Makes a reply of the status that the server has answered with, where the codec of the caller has a place for it
+    /// in replies, as Thrift has for exceptions. Not for what fails in the middle of a stream.
+    #[must_use]
+    pub fn failure(mut self, failure: impl FnOnce(Status) -> Result<Bytes> + Send + 'static) -> Translation {
+        self.failure = Some(Box::new(failure));
+        self
+    }
+}
+
+#[cfg(feature = "http")]
+impl Translate for crate::codec::thrift::Messages {
+    fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
+        let messages = self.method(call.cx().service().name, call.cx().method().name)?;
+        let (of_replies, from) = (messages.clone(), call.codec());
+        Ok(Translation::new(
+            move |request| messages.request(from, to, &request),
+            move |reply| of_replies.reply(to, from, &reply),
+        ))
+    }
 }
 
 impl Forward {
@@ -203,7 +238,7 @@ impl Service for Forward {
         let is_answered = !call.cx().is_oneway();
         let translation = self.translation(&call, to)?;
         let (method, mut ahead) = self.method(&mut call).await?;
-        let Some(Translation { mut request, reply }) = translation else {
+        let Some(Translation { mut request, reply, failure }) = translation else {
             return self.channel.hand_on(method, to, call, ahead).await;
         };
         for message in &mut ahead {
@@ -211,8 +246,20 @@ impl Service for Forward {
         }
         call.unpack_message()?;
         call.each_message(request)?;
-        let answer = self.channel.hand_on(method, to, call, ahead).await?;
-        if is_answered { answer.each_message(reply) } else { Ok(answer) }
+        match (self.channel.hand_on(method, to, call, ahead).await, failure) {
+            (Ok(answer), _) if is_answered => answer.each_message(reply),
+            (Err(status), Some(failure)) if is_answered => Ok(Reply {
+                body: ReplyBody::One(failure(status)?),
+                metadata: Metadata::new(),
+                trailers: Metadata::new(),
+            }),
+            (answer, _) => answer,
+        }
+    }
+
+    /// So does the server behind.
+    fn takes_thrift(&self) -> bool {
+        matches!(self.channel.codec(Codec::Proto), Codec::Thrift | Codec::ThriftStruct)
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) use spin::traffic;
 use std::{
     cell::RefCell,
     future::Future,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -22,7 +23,11 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    task::{AbortHandle, JoinHandle},
+};
 
 /// Runs `future` on the first of as many workers as the machine has cores, and ends with it.
 ///
@@ -83,6 +88,13 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let mut output = None;
+        self.drive(pin!(async { output = Some(future.await) }));
+        output.expect("it was driven to its end")
+    }
+
+    /// What [`run`](Runtime::run) does, compiled once.
+    fn drive(self, future: Pin<&mut dyn Future<Output = ()>>) {
         let end = Arc::new(Notify::new());
         let (handles, threads): (Vec<_>, Vec<_>) = (1..self.workers)
             .map(|at| {
@@ -100,7 +112,7 @@ impl Runtime {
                         let Ok(workers) = workers.recv() else { return };
                         CURRENT.set(Some(Place { workers, at }));
                         runtime.block_on(async {
-                            tokio::spawn(spin::keep_awake(spin));
+                            spawn(spin::keep_awake(spin));
                             ended.await;
                         });
                     })
@@ -116,9 +128,9 @@ impl Runtime {
             let _ = answer.send(workers.clone());
         }
         let before = CURRENT.replace(Some(Place { workers, at: 0 }));
-        let output = first.block_on(async {
-            tokio::spawn(spin::keep_awake(self.spin));
-            future.await
+        first.block_on(async {
+            spawn(spin::keep_awake(self.spin));
+            future.await;
         });
         CURRENT.set(before);
         end.notify_waiters();
@@ -126,7 +138,6 @@ impl Runtime {
             // Same: its panic was printed.
             let _ = thread.join();
         }
-        output
     }
 }
 
@@ -190,18 +201,29 @@ where
 {
     let workers = CURRENT.with_borrow(|place| place.as_ref().map(|place| place.workers.clone()));
     let Some(workers) = workers else {
-        return tokio::spawn(async move { make(0).await }).abort_handle();
+        return spawn(async move { make(0).await }).abort_handle();
     };
     let load = |worker: &Worker| worker.connections.load(Ordering::Relaxed);
     let at = (0..workers.all.len()).min_by_key(|at| load(&workers.all[*at])).unwrap_or(0);
     workers.all[at].connections.fetch_add(1, Ordering::Relaxed);
     let handle = workers.all[at].handle.clone();
     let counted = Counted { workers, at };
-    let task = handle.spawn(async move {
+    let task: Task = Box::pin(async move {
         let _counted = counted;
         make(at).await;
     });
-    task.abort_handle()
+    handle.spawn(task).abort_handle()
+}
+
+type Task<T = ()> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Starts a task on the runtime of this thread.
+///
+/// As a box, since what tokio has around a future is compiled for each future and kind of scheduler, a thousand lines of
+/// it: too much for tasks that are started once per connection.
+pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let task: Task<T> = Box::pin(future);
+    tokio::spawn(task)
 }
 
 /// Takes a connection off the count however its task ends.

@@ -484,7 +484,7 @@ impl Server {
             addresses.push(address);
             #[cfg(feature = "tls")]
             if let Some(acceptor) = &resolved.acceptor {
-                tokio::spawn(acceptor.clone().keep_fresh(stopped.clone()));
+                crate::runtime::spawn(acceptor.clone().keep_fresh(stopped.clone()));
                 acceptors.push(acceptor.clone());
             }
             accepting.push((listener, resolved));
@@ -514,7 +514,7 @@ impl Server {
         let is_ready = running.hooks().warm_up.is_empty();
         running.shared.set_phase(if is_ready { Phase::Serving } else { Phase::Starting });
         for (listener, resolved) in accepting {
-            tokio::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
+            crate::runtime::spawn(accept::run(listener, running.shared.clone(), resolved, stopped.clone()));
         }
         running.begin(&self.announcements, &announced, self.announce_notice).await?;
         #[cfg(feature = "handover")]

@@ -14,6 +14,12 @@ pub trait Service: Send + Sync + 'static {
 
     /// Answers one call.
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply>> + Send;
+
+    /// Whether messages that callers write as Thrift stay so, though the descriptor says what they are in protobuf.
+    #[doc(hidden)]
+    fn takes_thrift(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Service> Service for Arc<S> {
@@ -23,5 +29,9 @@ impl<S: Service> Service for Arc<S> {
 
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply>> + Send {
         (**self).call(call)
+    }
+
+    fn takes_thrift(&self) -> bool {
+        (**self).takes_thrift()
     }
 }

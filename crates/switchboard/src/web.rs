@@ -139,7 +139,7 @@ impl Site {
         let opened = http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = opened.map_err(|error| failed(&error))?;
         // The connection does the work of the exchange, and ends with it.
-        let driver = Driver(tokio::spawn(async move { drop(connection.await) }).abort_handle());
+        let driver = Driver(crate::runtime::spawn(async move { drop(connection.await) }).abort_handle());
         let path = format!("{}{}", self.path, ask.path);
         let path = if path.is_empty() { "/" } else { &path };
         let mut request = Request::builder().method(ask.method).uri(path).header(HOST, &self.authority);
@@ -331,7 +331,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site =
             Site::new("the server", &format!("http://{}", listener.local_addr().unwrap()), None).unwrap();
-        tokio::spawn(async move {
+        crate::runtime::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut head = [0; 1024];

@@ -246,7 +246,7 @@ impl Translate for Texts {
     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
         let from = call.codec();
         let rewrite = |from, to| move |message| serde::encode(&serde::decode::<String>(from, message)?, to);
-        Ok(Translation { request: Box::new(rewrite(from, to)), reply: Box::new(rewrite(to, from)) })
+        Ok(Translation::new(rewrite(from, to), rewrite(to, from)))
     }
 }
 

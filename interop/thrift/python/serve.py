@@ -1,6 +1,6 @@
-"""Serves the service of Thrift's cross tests with the Python library: `serve.py PROTOCOL TRANSPORT [multiplexed]`.
+"""Serves the service of Thrift's cross tests with the Python library: `serve.py PROTOCOL TRANSPORT [multiplexed | greeter]`.
 
-Prints the port. Every connection has a thread of its own. The transport `http` is Thrift's server of HTTP.
+With `greeter` it is the service of `thrift/greet.thrift` instead. Prints the port. Every connection has a thread of its own. The transport `http` is Thrift's server of HTTP.
 """
 
 import http.server
@@ -16,6 +16,7 @@ from thrift.transport.THeaderTransport import THeaderClientType
 from thrift.transport.TSocket import TServerSocket
 from thrift.transport.TTransport import TBufferedTransportFactory, TFramedTransportFactory, TTransportFactoryBase
 
+import greeter
 import thrift_test as t
 
 PROTOCOLS = {
@@ -39,9 +40,11 @@ class Socket(TServerSocket):
         print(self.handle.getsockname()[1], flush=True)
 
 
-def main(protocol, transport, multiplexed=None):
+def main(protocol, transport, served=None):
     processor = t.Processor(t.Handler())
-    if multiplexed:
+    if served == "greeter":
+        processor = t.Processor(greeter.Greetings(), greeter.GREETER)
+    elif served == "multiplexed":
         several = TMultiplexedProcessor()
         several.registerProcessor("ThriftTest", processor)
         several.registerProcessor("SecondService", t.Processor(t.Second(), t.SECOND))

@@ -103,6 +103,16 @@ pub struct Struct {
     pub code: Option<String>,
 }
 
+/// Fields of exceptions that say in words what happened.
+pub(super) const TEXTS: [&str; 6] = ["message", "msg", "reason", "why", "error", "description"];
+
+impl Struct {
+    /// The field of an exception that is the text of its status.
+    pub fn text(&self) -> Option<&Field> {
+        self.fields.iter().find(|field| field.ty == Type::String && TEXTS.contains(&&*field.name))
+    }
+}
+
 /// An enum.
 #[derive(Clone, Debug)]
 pub struct Enum {

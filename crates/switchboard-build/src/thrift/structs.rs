@@ -3,6 +3,7 @@
 use super::{
     ast::{Field, Requiredness, Struct, StructKind},
     constants,
+    interface::TEXTS,
     schema::Resolved,
     types::{Types, field_ident, type_ident},
 };
@@ -343,9 +344,6 @@ fn union(types: &Types<'_>, file: usize, item: &Struct) -> Result<TokenStream, E
         }
     })
 }
-
-/// Names of fields that say what happened.
-const TEXTS: [&str; 6] = ["message", "msg", "reason", "why", "error", "description"];
 
 const CODES: [(&str, &str); 16] = [
     ("aborted", "Aborted"),

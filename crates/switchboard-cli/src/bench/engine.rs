@@ -12,6 +12,7 @@ use super::{
     worker,
 };
 use std::{
+    pin::Pin,
     rc::Rc,
     sync::{
         Arc, Barrier, OnceLock,
@@ -173,7 +174,10 @@ async fn work<L: Load>(
             let caller = load.caller(&connections[at % connections.len()]);
             match &arrivals {
                 Some(arrivals) => {
-                    tokio::task::spawn_local(callers::open_loop(caller, arrivals.clone(), tally.clone()))
+                    // Calls at times that are given are few enough for a box.
+                    let calls: Pin<Box<dyn Future<Output = ()>>> =
+                        Box::pin(callers::open_loop(caller, arrivals.clone(), tally.clone()));
+                    tokio::task::spawn_local(calls)
                 }
                 None => L::spawn(caller),
             }

@@ -6,6 +6,7 @@
 use super::floor::spin;
 use std::{
     num::NonZero,
+    pin::Pin,
     thread::{self, JoinHandle},
 };
 use tokio::{
@@ -37,6 +38,13 @@ where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
 {
+    start_boxed(name, Box::new(|| Box::pin(work())))
+}
+
+/// What is started, as a box: compiled once for each result, not for each load.
+type Work<T> = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = T>>> + Send>;
+
+fn start_boxed<T: Send + 'static>(name: &str, work: Work<T>) -> Result<Worker<T>, String> {
     let thread = thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {

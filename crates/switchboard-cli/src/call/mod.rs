@@ -25,7 +25,7 @@ pub(crate) use invoke::{declared_kind, idempotency};
 pub(crate) use metadata::parse as parse_metadata;
 pub(crate) use reflection::Reflection;
 pub(crate) use schema::{Schema, SchemaArgs, is_about_the_server, takes_json_alone};
-pub(crate) use thrift::{Definitions, Function};
+pub(crate) use thrift::{Definitions, For, Function, Outcome};
 
 use input::{Form, Input, Requests};
 use invoke::{Invocation, RawKind};

@@ -6,7 +6,7 @@ use super::{
     names::{instead, only_with_suffix, split_method},
     reflection::{Answer, Question, Reflection},
 };
-use clap::Args;
+use clap::{ArgGroup, Args};
 use prost::Message;
 use prost_reflect::{
     DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor,
@@ -24,6 +24,7 @@ const FILES_MAX: usize = 10_000;
 
 /// Files that a schema is in.
 #[derive(Clone, Debug, Default, Args)]
+#[command(group = ArgGroup::new("sources").multiple(true))]
 pub(crate) struct SchemaArgs {
     /// Take the schema from a .proto file instead of asking the server. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
@@ -31,7 +32,6 @@ pub(crate) struct SchemaArgs {
     pub(super) proto: Vec<PathBuf>,
     /// Take the schema from a .thrift file, for --wire thrift. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
-    #[arg(conflicts_with = "descriptor_set")]
     pub(super) thrift: Vec<PathBuf>,
     /// Look for .proto or .thrift files and their imports here. May be repeated [default: .]
     #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]

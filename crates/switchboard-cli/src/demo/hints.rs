@@ -5,7 +5,7 @@ pub(super) fn services(url: &str) -> String {
     format!(
         "demo.v1.Greeter, demo.v1.Posts and bench.v1.Bench serve every caller on\n\
          {url}\n\n\
-         Each method is called over each wire, and over HTTP by another project's client.\n\n"
+         Each method is called over each wire.\n\n"
     )
 }
 

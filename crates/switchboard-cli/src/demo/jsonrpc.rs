@@ -1,48 +1,44 @@
-//! JSON-RPC: in a POST, in the text messages of a WebSocket, and as lines on bare TCP.
+//! JSON-RPC as lines on bare TCP, written by hand: a line each way is all there is to it.
 
 use super::{
-    answers::{self, Method, UNARY},
+    answers::{self, Method},
     table::Row,
-    texts::Texts,
 };
 use bytes::Bytes;
-use connectrpc::client::{ClientTransport, HttpClient, full_body};
-use http::{Request, header::CONTENT_TYPE};
-use http_body_util::BodyExt;
 use serde_json::Value;
 use switchboard::{Codec, codec::proto};
-use tokio::sync::Mutex;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    sync::Mutex,
+};
 
-/// What a connection carries beside that: streams of replies.
+/// What a connection carries: streams of replies too.
 const METHODS: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Method::Message];
 
-/// Calls in each way to `HOST:PORT`.
+/// Longest line that is taken.
+const LINE_MAX: u64 = 4 << 20;
+
+/// Calls to `HOST:PORT`.
 ///
 /// # Errors
-/// When a connection cannot be opened.
+/// When the connection cannot be opened.
 pub(super) async fn rows(address: &str) -> Result<Vec<Row>, String> {
-    let post = Caller::Post(Box::new(HttpClient::plaintext()), format!("http://{address}/rpc"));
-    let websocket = Caller::Texts(Mutex::new(Texts::websocket(address, "jsonrpc").await?));
-    let lines = Caller::Texts(Mutex::new(Texts::lines(address).await?));
+    let stream =
+        TcpStream::connect(address).await.map_err(|error| format!("connect to {address}: {error}"))?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let lines = Lines(Mutex::new(BufReader::new(stream)));
     let mut rows = Vec::new();
-    for (wire, caller, methods) in [
-        ("JSON-RPC, HTTP/1.1", post, &UNARY[..]),
-        ("JSON-RPC, WebSocket", websocket, &METHODS[..]),
-        ("JSON-RPC, TCP", lines, &METHODS[..]),
-    ] {
-        for &method in methods {
-            rows.push(Row::measure(wire, method, async || caller.answer(method).await).await);
-        }
+    for method in METHODS {
+        rows.push(Row::measure("JSON-RPC, TCP", method, async || lines.answer(method).await).await);
     }
     Ok(rows)
 }
 
-enum Caller {
-    Post(Box<HttpClient>, String),
-    Texts(Mutex<Texts>),
-}
+/// A connection. Not cancel safe: a call that is given up leaves its answers behind.
+struct Lines(Mutex<BufReader<TcpStream>>);
 
-impl Caller {
+impl Lines {
     async fn answer(&self, method: Method) -> Result<String, String> {
         let params = match method {
             Method::Greet => json(&answers::greet_request())?,
@@ -68,31 +64,27 @@ impl Caller {
 
     /// The result, or those of a stream.
     async fn send(&self, request: String) -> Result<Vec<Value>, String> {
-        match self {
-            Caller::Post(client, url) => {
-                let post = Request::post(url).header(CONTENT_TYPE, "application/json");
-                let post = post.body(full_body(request.into())).map_err(|error| error.to_string())?;
-                let response = client.send(post).await.map_err(|error| error.to_string())?;
-                let body = response.into_body().collect().await.map_err(|error| error.to_string())?;
-                Ok(vec![result_of(parse(&body.to_bytes())?)?])
+        let mut stream = self.0.lock().await;
+        stream.write_all(format!("{request}\n").as_bytes()).await.map_err(|error| error.to_string())?;
+        let mut replies = Vec::new();
+        loop {
+            let mut line = String::new();
+            if (&mut *stream).take(LINE_MAX).read_line(&mut line).await.map_err(|error| error.to_string())?
+                == 0
+            {
+                return Err("the server closed the connection".to_owned());
             }
-            Caller::Texts(texts) => {
-                let mut texts = texts.lock().await;
-                texts.send(&request).await?;
-                let mut replies = Vec::new();
-                loop {
-                    let mut text = parse(texts.next().await?.as_bytes())?;
-                    if text["method"] == "rpc.stream" {
-                        replies.push(text["params"]["result"].take());
-                        continue;
-                    }
-                    let result = result_of(text)?;
-                    if replies.is_empty() || !result.is_null() {
-                        replies.push(result);
-                    }
-                    return Ok(replies);
-                }
+            let mut message: Value =
+                serde_json::from_str(&line).map_err(|error| format!("the answer is no JSON: {error}"))?;
+            if message["method"] == "rpc.stream" {
+                replies.push(message["params"]["result"].take());
+                continue;
             }
+            let result = result_of(message)?;
+            if replies.is_empty() || !result.is_null() {
+                replies.push(result);
+            }
+            return Ok(replies);
         }
     }
 }
@@ -103,10 +95,6 @@ fn result_of(mut answer: Value) -> Result<Value, String> {
         None if answer["id"] == 1 => Ok(answer["result"].take()),
         None => Err(format!("an answer to another request: {answer}")),
     }
-}
-
-fn parse(text: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(text).map_err(|error| format!("the answer is no JSON: {error}"))
 }
 
 fn json<M>(message: &M) -> Result<String, String>

@@ -1,17 +1,14 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
-//! [`ours`] calls with generated clients, [`foreign`] with a client of another project, [`web`] and [`jsonrpc`] with
-//! plain requests, [`thrift`] a service of its own; [`answers`] has the requests and what must come back,
-//! [`table`] shows both, [`hints`] what to try next.
+//! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a service of its own;
+//! [`answers`] has the requests and what must come back, [`table`] shows both, [`hints`] what to try next.
 
 mod answers;
-mod foreign;
 mod hints;
 mod jsonrpc;
 mod kiss;
 mod ours;
 mod table;
-mod texts;
 mod thrift;
 mod web;
 
@@ -68,7 +65,6 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
             print(&hints::services(&serving::url(&running.addresses()[0])))?;
         }
         let mut rows = ours::rows(&address, MEMORY).await?;
-        rows.extend(foreign::rows(&format!("http://{address}")).await?);
         rows.extend(web::rows(&format!("http://{address}")).await?);
         rows.extend(jsonrpc::rows(&address).await?);
         rows.extend(thrift::rows(&address).await?);
@@ -97,7 +93,7 @@ fn dialable(running: &Running) -> Result<String, String> {
         _ => None,
     });
     let Some((host, port)) = plain else {
-        return Err("the demo needs HOST:PORT to listen at: foreign clients dial it".to_owned());
+        return Err("the demo needs HOST:PORT to listen at: callers dial it".to_owned());
     };
     Ok(match host.as_str() {
         "0.0.0.0" => format!("127.0.0.1:{port}"),

@@ -1,7 +1,7 @@
-//! The native wire, those of other frameworks, and services in this process: calls with the generated clients.
+//! Calls with the generated clients: on every wire that channels have, and to services in this process.
 
 use super::{
-    answers::{self, ALL, KINDS, Method, UNARY},
+    answers::{self, ALL, CACHEABLE, HALF_DUPLEX, KINDS, Method, UNARY},
     kiss,
     table::Row,
 };
@@ -10,6 +10,9 @@ use crate::services::{
     proto::{bench::BenchClient, demo::GreeterClient, demo::PostsClient},
 };
 use switchboard::{Channel, Result};
+
+/// What JSON-RPC carries in a WebSocket: streams of replies too.
+const REPLIES: [Method; 4] = [Method::Greet, Method::Watch, Method::Query, Method::Message];
 
 /// Calls over TCP and WebSocket to `HOST:PORT`, over a pipe of this process to `memory`, and directly.
 ///
@@ -21,6 +24,19 @@ pub(super) async fn rows(address: &str, memory: &str) -> Result<Vec<Row>, String
         ("native, TCP", format!("tcp://{address}"), &ALL[..]),
         ("native, WebSocket", format!("ws://{address}/"), &ALL[..]),
         ("native, in process", memory.to_owned(), &KINDS[..]),
+        ("gRPC, HTTP/2", format!("tcp://{address}?wire=grpc"), &ALL[..]),
+        ("gRPC-Web, HTTP/1.1", format!("tcp://{address}?wire=grpc-web&http=1"), &HALF_DUPLEX[..]),
+        ("Connect proto, HTTP/1.1", format!("tcp://{address}?wire=connect&http=1"), &HALF_DUPLEX[..]),
+        ("Connect proto, HTTP/2", format!("tcp://{address}?wire=connect&http=2"), &ALL[..]),
+        (
+            "Connect JSON, HTTP/1.1",
+            format!("tcp://{address}?wire=connect&http=1&codec=json"),
+            &HALF_DUPLEX[..],
+        ),
+        ("Connect JSON, HTTP/2", format!("tcp://{address}?wire=connect&http=2&codec=json"), &ALL[..]),
+        ("Connect GET, HTTP/1.1", format!("tcp://{address}?wire=connect&http=1&get=true"), &CACHEABLE[..]),
+        ("JSON-RPC, HTTP/1.1", format!("tcp://{address}?wire=jsonrpc&http=1"), &UNARY[..]),
+        ("JSON-RPC, WebSocket", format!("ws://{address}/?wire=jsonrpc"), &REPLIES[..]),
         ("baidu_std, TCP", format!("tcp://{address}?wire=baidu_std"), &UNARY[..]),
         ("erpc, TCP", format!("tcp://{address}?wire=erpc"), &UNARY[..]),
         ("kiss-rpc, TCP", kiss::url(address), &UNARY[..]),

@@ -5,10 +5,11 @@ use super::{
     table::Row,
 };
 use bytes::Bytes;
-use connectrpc::client::{ClientTransport, HttpClient, full_body};
-use http::{Request, Uri, header::ACCEPT, header::CONTENT_TYPE};
-use http_body_util::BodyExt;
-use switchboard::{Codec, codec::proto};
+use switchboard::{
+    Codec,
+    codec::proto,
+    web::{Ask, Site},
+};
 
 const LINES: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Query];
 
@@ -17,9 +18,8 @@ const LINES: [Method; 4] = [Method::Greet, Method::Watch, Method::Sum, Method::Q
 /// # Errors
 /// When the URL is none.
 pub(super) async fn rows(url: &str) -> Result<Vec<Row>, String> {
-    let base: Uri = url.parse().map_err(|error| format!("{url:?} is no URL: {error}"))?;
-    let plain = Web { client: HttpClient::plaintext(), base: base.clone(), events: false };
-    let events = Web { client: plain.client.clone(), base, events: true };
+    let site = Site::new("the demo", url, None).map_err(|status| status.to_string())?;
+    let (plain, events) = (Web { site: site.clone(), events: false }, Web { site, events: true });
     let mut rows = Vec::new();
     for method in LINES {
         rows.push(Row::measure("HTTP/JSON, HTTP/1.1", method, async || plain.answer(method).await).await);
@@ -30,8 +30,7 @@ pub(super) async fn rows(url: &str) -> Result<Vec<Row>, String> {
 }
 
 struct Web {
-    client: HttpClient,
-    base: Uri,
+    site: Site,
     /// Asks for streams as events instead of lines.
     events: bool,
 }
@@ -65,26 +64,18 @@ impl Web {
 
     async fn get(&self, path: &str) -> Result<Bytes, String> {
         let accept = if self.events { "text/event-stream" } else { "application/json" };
-        self.send(Request::get(self.uri(path)).header(ACCEPT, accept), String::new()).await
+        let headers = [("accept", accept.to_owned())];
+        self.send(Ask { path, headers: &headers, ..Ask::default() }).await
     }
 
     async fn post(&self, path: &str, body: String) -> Result<Bytes, String> {
-        self.send(Request::post(self.uri(path)).header(CONTENT_TYPE, "application/json"), body).await
+        let headers = [("content-type", "application/json".to_owned())];
+        self.send(Ask { method: "POST", path, headers: &headers, body: body.as_bytes(), ..Ask::default() })
+            .await
     }
 
-    fn uri(&self, path: &str) -> String {
-        format!("{}{path}", self.base.to_string().trim_end_matches('/'))
-    }
-
-    async fn send(&self, request: http::request::Builder, body: String) -> Result<Bytes, String> {
-        let request = request.body(full_body(body.into())).map_err(|error| error.to_string())?;
-        let response = self.client.send(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-        if !status.is_success() {
-            return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
-        }
-        Ok(body)
+    async fn send(&self, ask: Ask<'_>) -> Result<Bytes, String> {
+        self.site.call(ask).await.map(|answer| answer.body).map_err(|status| status.to_string())
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
     /// Ask a server behind for the schema, by gRPC reflection on its port, before anything is served
-    #[arg(long, help_heading = "Schema", conflicts_with_all = ["sources", "descriptor_set"])]
+    #[arg(long, help_heading = "Schema", conflicts_with_all = ["proto", "descriptor_set"])]
     pub(super) reflect: bool,
     /// Refuse methods that the schema does not have
     #[arg(long, help_heading = "Schema")]

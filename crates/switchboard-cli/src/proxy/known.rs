@@ -8,10 +8,13 @@ use crate::call::{
 use prost_reflect::{FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
-use switchboard::{Kind, MethodInfo, Params, ServiceInfo};
+use switchboard::{
+    Kind, MethodInfo, Params, ServiceInfo, Status,
+    codec::thrift::{self, MethodMessages},
+};
 
 /// How long servers get to tell their schema.
 const REFLECTION_MAX: Duration = Duration::from_secs(10);
@@ -20,10 +23,8 @@ const REFLECTION_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) services: Vec<KnownService>,
-    /// The messages of protobuf methods, by `package.Service/Method`.
-    pub(super) messages: Arc<HashMap<String, Messages>>,
-    /// The methods of `.thrift` files, by the same.
-    pub(super) functions: Arc<HashMap<String, Function>>,
+    /// By `package.Service/Method`.
+    pub(super) methods: Arc<HashMap<String, Method>>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,11 +35,47 @@ pub(super) struct KnownService {
     pub(super) is_protobuf: bool,
 }
 
-/// The types of a method's messages.
+/// What a method takes and gives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Method {
+    /// In protobuf. Where there are such messages, they are what callers see.
+    pub(super) messages: Option<Messages>,
+    /// By a `.thrift` file.
+    pub(super) function: Option<Function>,
+}
+
+/// The messages of a method.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
-    pub(super) request: MessageDescriptor,
-    pub(super) reply: MessageDescriptor,
+    method: MethodDescriptor,
+    structs: Arc<Structs>,
+}
+
+impl Messages {
+    pub(super) fn request(&self) -> MessageDescriptor {
+        self.method.input()
+    }
+
+    pub(super) fn reply(&self) -> MessageDescriptor {
+        self.method.output()
+    }
+
+    /// What they are in Thrift.
+    ///
+    /// # Errors
+    /// A schema that fits nothing.
+    pub(super) fn structs(&self) -> Result<MethodMessages, Status> {
+        let read = || thrift::Messages::read(self.structs.descriptor);
+        let all = self.structs.read.get_or_init(read).as_ref().map_err(Clone::clone)?;
+        all.method(self.method.parent_service().full_name(), self.method.name())
+    }
+}
+
+/// The messages of all methods, read once for Thrift when somebody speaks it.
+#[derive(Debug)]
+struct Structs {
+    descriptor: &'static [u8],
+    read: OnceLock<Result<thrift::Messages, Status>>,
 }
 
 impl Known {
@@ -47,9 +84,15 @@ impl Known {
     /// # Errors
     /// Files that cannot be read, and servers that do not tell.
     pub(super) async fn of(args: &ProxyArgs, upstream: &Upstream) -> Result<Known, String> {
-        if let Some(definitions) = Definitions::of_files(&args.schema).map_err(|failure| said(&failure))? {
-            return Ok(Known::declared(&definitions, &args.service));
+        let definitions = Definitions::of_files(&args.schema).map_err(|failure| said(&failure))?;
+        let mut known = Known::of_protobuf(args, upstream).await?;
+        if let Some(definitions) = definitions {
+            known.add(&definitions, &args.service);
         }
+        Ok(known)
+    }
+
+    async fn of_protobuf(args: &ProxyArgs, upstream: &Upstream) -> Result<Known, String> {
         match Schema::of_files(&args.schema).map_err(|failure| said(&failure))? {
             Some(schema) => Known::read(schema, &args.service).await,
             None if args.reflect => {
@@ -83,37 +126,41 @@ impl Known {
             }
         }
         let set: &'static [u8] = schema.pool.encode_to_vec().leak();
-        let mut messages = HashMap::new();
+        let structs = Arc::new(Structs { descriptor: set, read: OnceLock::new() });
+        let mut methods = HashMap::new();
         let mut services = Vec::new();
         for descriptor in &descriptors {
             let is_protobuf = !descriptor.methods().any(|method| takes_json_alone(&method));
             for method in descriptor.methods().filter(|_| is_protobuf) {
-                let types = Messages { request: method.input(), reply: method.output() };
-                messages.insert(format!("{}/{}", descriptor.full_name(), method.name()), types);
+                let path = format!("{}/{}", descriptor.full_name(), method.name());
+                let messages = Some(Messages { method, structs: structs.clone() });
+                methods.insert(path, Method { messages, function: None });
             }
             services.push(KnownService {
                 info: info(descriptor, if is_protobuf { set } else { &[] }),
                 is_protobuf,
             });
         }
-        Ok(Known { services, messages: Arc::new(messages), functions: Arc::default() })
+        Ok(Known { services, methods: Arc::new(methods) })
     }
 
-    /// Those of `.thrift` files.
-    fn declared(definitions: &Definitions, wanted: &[String]) -> Known {
-        let mut known = Known::default();
-        let mut by_name = HashMap::new();
+    /// Adds those of `.thrift` files. A service that is known already keeps its methods, of which more is known then.
+    fn add(&mut self, definitions: &Definitions, wanted: &[String]) {
+        let by_path = Arc::make_mut(&mut self.methods);
         for (name, functions) in definitions.services() {
             if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
                 continue;
             }
-            let methods: Vec<_> = functions.iter().map(method_of).collect();
-            let info = ServiceInfo { name: leaked(name), methods: methods.leak(), descriptor: &[] };
-            known.services.push(KnownService { info: Box::leak(Box::new(info)), is_protobuf: false });
-            by_name.extend(functions.into_iter().map(|function| (function.path().to_owned(), function)));
+            if !self.services.iter().any(|service| service.info.name == name) {
+                let methods: Vec<_> = functions.iter().map(method_of).collect();
+                let info = ServiceInfo { name: leaked(name), methods: methods.leak(), descriptor: &[] };
+                self.services.push(KnownService { info: Box::leak(Box::new(info)), is_protobuf: false });
+            }
+            for function in functions {
+                let path = function.path().to_owned();
+                by_path.entry(path).or_default().function = Some(function);
+            }
         }
-        known.functions = Arc::new(by_name);
-        known
     }
 }
 

@@ -1,10 +1,13 @@
-//! Messages from one codec to another: protobuf by its schema, JSON and MessagePack into each other without one.
+//! Messages from one codec to another: protobuf by its schema, Thrift by that or by a `.thrift` file, JSON and
+//! MessagePack into each other without one.
 
-use super::known::{Known, Messages};
-use crate::call::Function;
-use bytes::Bytes;
-use prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor};
+mod functions;
+mod messages;
+
+pub(super) use messages::Side;
+
+use super::known::{Known, Method};
+use messages::{Messages, read_value};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
 use switchboard::{
@@ -12,200 +15,95 @@ use switchboard::{
     proxy::{Translate, Translation},
 };
 
-/// Deepest nesting of MessagePack that is read, that of JSON here.
-const DEPTH_MAX: usize = 128;
+const OTHERS: &str = "proto, json, msgpack and thrift are rewritten as each other, but no others";
+const NO_SCHEMA: &str = "nothing is known of its messages: give the proxy a schema with --proto, --descriptor-set or \
+                         --reflect";
+const NO_FILE: &str = "nothing is known of its arguments: give the proxy the .thrift file of the service with \
+                       --thrift, or a schema of protobuf with --proto, --descriptor-set or --reflect";
+const FILE_ALONE: &str = "a .thrift file says nothing of protobuf: give the proxy a schema of that too, with --proto, \
+                          --descriptor-set or --reflect";
+const OTHER_SHAPE: &str = "its .thrift file has other arguments than a struct of number 1, or another result than a \
+                           struct, which protobuf has nothing for";
 
 /// Rewrites messages of the methods that are known.
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
-    messages: Arc<HashMap<String, Messages>>,
-    functions: Arc<HashMap<String, Function>>,
+    methods: Arc<HashMap<String, Method>>,
+}
+
+/// Codecs that take the same to be rewritten.
+#[derive(Clone, Copy, PartialEq)]
+enum Family {
+    /// They say themselves what their fields are called.
+    Plain,
+    Proto,
+    Thrift,
+    Other,
 }
 
 impl Rewrite {
     pub(super) fn new(known: &Known) -> Rewrite {
-        Rewrite { messages: known.messages.clone(), functions: known.functions.clone() }
+        Rewrite { methods: known.methods.clone() }
     }
 }
 
 impl Translate for Rewrite {
     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
         let (name, from) = (call.full_name(), call.codec());
-        if let (Codec::Json | Codec::MsgPack, Codec::Thrift, Some(function)) =
-            (from, to, self.functions.get(&name))
-        {
-            return Ok(to_thrift(function.clone(), from));
-        }
-        let types = self.messages.get(&name);
-        let lacks = match (from, to) {
-            (Codec::Json | Codec::MsgPack, Codec::Json | Codec::MsgPack) => None,
-            (Codec::Json | Codec::MsgPack | Codec::Proto, Codec::Json | Codec::MsgPack | Codec::Proto) => {
-                types.is_none().then_some("nothing is known of its messages: give the proxy a schema with --proto, --descriptor-set or --reflect")
+        let known = self.methods.get(&name);
+        let known = known.map_or((None, None), |known| (known.messages.as_ref(), known.function.as_ref()));
+        let why = match (Family::of(from), Family::of(to), known) {
+            (Family::Other, ..) | (_, Family::Other, _) => OTHERS,
+            (Family::Plain, Family::Plain, _) => return Ok(Messages::plain().translation(from, to)),
+            (one, other, (Some(known), function)) => {
+                let has_thrift = [one, other].contains(&Family::Thrift);
+                match function.filter(|function| has_thrift && !function.is_of_messages()) {
+                    Some(_) => OTHER_SHAPE,
+                    None => return Ok(Messages::of(known, function, has_thrift)?.translation(from, to)),
+                }
             }
-            (Codec::Json | Codec::MsgPack, Codec::Thrift) => Some(
-                "nothing is known of its arguments: give the proxy the .thrift file of the service with --thrift",
-            ),
-            _ => Some("proto, json and msgpack are rewritten as each other, and json and msgpack as thrift, but no others"),
+            (Family::Proto, _, (None, Some(_))) | (_, Family::Proto, (None, Some(_))) => FILE_ALONE,
+            (_, _, (None, Some(function))) => return Ok(functions::translation(function, from, to)),
+            (Family::Proto, ..) | (_, Family::Proto, _) => NO_SCHEMA,
+            _ => NO_FILE,
         };
-        if let Some(why) = lacks {
-            let text = format!("{name} was called in {from}, and the server behind takes {to}: {why}");
-            return Err(Status::unimplemented(text));
+        let text = format!("{name} was called in {from}, and the server behind takes {to}: {why}");
+        Err(Status::unimplemented(text))
+    }
+}
+
+impl Family {
+    fn of(codec: Codec) -> Family {
+        match codec {
+            Codec::Json | Codec::MsgPack => Family::Plain,
+            Codec::Proto => Family::Proto,
+            Codec::Thrift | Codec::ThriftStruct => Family::Thrift,
+            Codec::FlatBuffers | Codec::Postcard | Codec::Raw => Family::Other,
         }
-        let (request, reply) =
-            (types.map(|types| types.request.clone()), types.map(|types| types.reply.clone()));
-        Ok(Translation {
-            request: Box::new(move |message| {
-                rewrite(&message, from, to, request.as_ref()).map_err(|why| {
-                    Status::invalid_argument(format!("the request is no {from} of its method: {why}"))
-                })
-            }),
-            reply: Box::new(move |message| {
-                rewrite(&message, to, from, reply.as_ref())
-                    .map_err(|why| Status::internal(format!("the reply is no {to} of its method: {why}")))
-            }),
-        })
     }
 }
 
-/// Arguments of a method of a `.thrift` file, and its result back.
-fn to_thrift(function: Function, from: Codec) -> Translation {
-    let result = function.clone();
-    Translation {
-        request: Box::new(move |message| {
-            let written = read_value(&message, from).and_then(|value| function.write(&value));
-            written.map_err(|why| {
-                Status::invalid_argument(format!("the request is no {from} of its method: {why}"))
-            })
-        }),
-        reply: Box::new(move |message| {
-            let value = result.read(&message)?;
-            write_value(&value, from).map_err(Status::internal)
-        }),
-    }
-}
-
-/// The same message in another codec, of which the type has to be known where protobuf is one of them.
-fn rewrite(
-    message: &Bytes,
-    from: Codec,
-    to: Codec,
-    descriptor: Option<&MessageDescriptor>,
-) -> std::result::Result<Bytes, String> {
-    let Some(descriptor) = descriptor.filter(|_| [from, to].contains(&Codec::Proto)) else {
-        return write_value(&read_value(message, from)?, to);
-    };
-    let message = read(message, from, descriptor)?;
-    match to {
-        Codec::Proto => Ok(message.encode_to_vec().into()),
-        Codec::Json => serde_json::to_vec(&message).map(Bytes::from).map_err(|error| error.to_string()),
-        to => write_value(&serde_json::to_value(&message).map_err(|error| error.to_string())?, to),
-    }
-}
-
-/// Reads a message of this type.
+/// A message as JSON for people.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(super) fn read(
-    message: &Bytes,
+/// What is wrong with it, or that nobody knows what it is.
+pub(super) fn shown(
+    known: Option<&Method>,
+    side: Side,
+    message: &bytes::Bytes,
     codec: Codec,
-    descriptor: &MessageDescriptor,
-) -> std::result::Result<DynamicMessage, String> {
-    let descriptor = descriptor.clone();
-    match codec {
-        Codec::Proto => {
-            DynamicMessage::decode(descriptor, message.clone()).map_err(|error| error.to_string())
+) -> std::result::Result<Value, String> {
+    let is_thrift = Family::of(codec) == Family::Thrift;
+    match known {
+        Some(Method { function: Some(function), .. }) if is_thrift => {
+            functions::shown(function, side, message, codec)
         }
-        Codec::Json => {
-            let mut json = serde_json::Deserializer::from_slice(message);
-            let read = DynamicMessage::deserialize(descriptor, &mut json);
-            read.and_then(|read| json.end().map(|()| read)).map_err(|error| error.to_string())
+        Some(Method { messages: Some(known), function }) => {
+            let messages = Messages::of(known, function.as_ref(), is_thrift);
+            messages
+                .and_then(|messages| messages.shown(side, message, codec))
+                .map_err(|status| status.to_string())
         }
-        codec => DynamicMessage::deserialize(descriptor, read_value(message, codec)?)
-            .map_err(|error| error.to_string()),
-    }
-}
-
-/// Reads what says itself how it is made up.
-///
-/// # Errors
-/// What is wrong with it, or that its codec does not say.
-pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<Value, String> {
-    match codec {
-        Codec::Json => serde_json::from_slice(message).map_err(|error| error.to_string()),
-        Codec::MsgPack => {
-            let mut read = rmp_serde::Deserializer::new(&message[..]);
-            read.set_max_depth(DEPTH_MAX);
-            serde::Deserialize::deserialize(&mut read)
-                .map_err(|error: rmp_serde::decode::Error| error.to_string())
-        }
-        codec => Err(format!("{codec} is read with a schema alone")),
-    }
-}
-
-fn write_value(value: &Value, codec: Codec) -> std::result::Result<Bytes, String> {
-    let written = match codec {
-        Codec::MsgPack => rmp_serde::to_vec_named(value).map_err(|error| error.to_string()),
-        _ => serde_json::to_vec(value).map_err(|error| error.to_string()),
-    };
-    written.map(Bytes::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use prost_reflect::DescriptorPool;
-
-    fn greeting() -> MessageDescriptor {
-        let source =
-            "syntax = \"proto3\"; package t; message G { string user_name = 1; int64 n = 2; bytes b = 3; }";
-        let mut pool = DescriptorPool::global();
-        let file = protox::file::File::from_source("t.proto", source).unwrap();
-        pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).unwrap();
-        pool.get_message_by_name("t.G").unwrap()
-    }
-
-    fn value(json: &Bytes) -> Value {
-        serde_json::from_slice(json).unwrap()
-    }
-
-    #[test]
-    fn a_message_is_the_same_in_every_codec() {
-        let json = Bytes::from_static(br#"{"userName":"Ada","n":"7","b":"AQ=="}"#);
-        let codecs = [Codec::Json, Codec::MsgPack, Codec::Proto];
-        for from in codecs {
-            let first = rewrite(&json, Codec::Json, from, Some(&greeting())).unwrap();
-            for to in codecs {
-                let second = rewrite(&first, from, to, Some(&greeting())).unwrap();
-                let back = rewrite(&second, to, Codec::Json, Some(&greeting())).unwrap();
-                assert_eq!(value(&back), value(&json), "{from} to {to}");
-            }
-        }
-    }
-
-    #[test]
-    fn json_and_messagepack_need_no_schema() {
-        let json = Bytes::from_static(br#"{"a":[1,null,"x"],"b":{"c":1.5}}"#);
-        let packed = rewrite(&json, Codec::Json, Codec::MsgPack, None).unwrap();
-        assert_eq!(packed[0], 0x82);
-        let back = rewrite(&packed, Codec::MsgPack, Codec::Json, None).unwrap();
-        assert_eq!(value(&back), value(&json));
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_an_error_and_no_panic() {
-        let deep = vec![0x91; 100_000];
-        for (bytes, codec) in [
-            (&deep[..], Codec::MsgPack),
-            (b"\xc1", Codec::MsgPack),
-            (b"{", Codec::Json),
-            (b"{} {}", Codec::Json),
-            (br#"{"nobody": 1}"#, Codec::Json),
-            (b"\xff", Codec::Proto),
-        ] {
-            let bytes = Bytes::copy_from_slice(bytes);
-            let to = if codec == Codec::Proto { Codec::Json } else { Codec::Proto };
-            assert!(rewrite(&bytes, codec, to, Some(&greeting())).is_err(), "{codec}");
-        }
+        _ => read_value(message, codec),
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn start(
     let listener = Listener::bind(address).await.map_err(failed)?;
     let bound = listener.address().map_err(failed)?;
     let view = Arc::new(View { shared, pages: admin.pages, token: admin.token });
-    Ok((bound, tokio::spawn(accept(listener, view)).abort_handle()))
+    Ok((bound, crate::runtime::spawn(accept(listener, view)).abort_handle()))
 }
 
 async fn accept(mut listener: Listener, view: Arc<View>) {

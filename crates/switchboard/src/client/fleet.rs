@@ -121,7 +121,7 @@ impl Fleet {
     pub(super) fn following(policy: Policy, base: ChannelBuilder, watch: Watch) -> Result<Fleet> {
         let source = Source { watch: watch.clone(), answered: AtomicBool::new(false) };
         let shared = Shared::new(policy, base, Some(source))?;
-        let following = tokio::spawn(follow(Arc::downgrade(&shared), watch));
+        let following = crate::runtime::spawn(follow(Arc::downgrade(&shared), watch));
         Ok(Fleet { shared, following: Some(following.abort_handle()) })
     }
 

@@ -191,7 +191,7 @@ impl Http {
         let wanted = outgoing(begin, None).content_type(&terms)?;
         needs_runtime("streams on HTTP")?;
         let conversation = Conversation { terms, wanted, link, exchange };
-        tokio::spawn(conversation.run(Queues::new(inbound.clone(), outbound), deadline));
+        crate::runtime::spawn(conversation.run(Queues::new(inbound.clone(), outbound), deadline));
         Ok(())
     }
 

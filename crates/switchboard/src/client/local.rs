@@ -159,7 +159,7 @@ pub(super) fn pump(
         ));
     }
     let (into, trace) = (into.clone(), context::trace());
-    tokio::spawn(async move {
+    crate::runtime::spawn(async move {
         let mut head_sent = false;
         let pumped = within(deadline, async {
             loop {

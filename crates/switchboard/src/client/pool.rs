@@ -272,7 +272,7 @@ impl<C: Link> Pool<C> {
     ) -> JoinHandle<Result<Arc<C>>> {
         let (address, options, way) =
             (self.addresses[address].clone(), self.options.clone(), self.way.clone());
-        tokio::spawn(async move {
+        crate::runtime::spawn(async move {
             let _dialling = dialling;
             let opened = async {
                 let io = net::dial(&address, &options.dialling, options.connect_timeout).await?;
@@ -281,7 +281,7 @@ impl<C: Link> Pool<C> {
             let (connection, task) =
                 opened.await.inspect_err(|status| place.backoff().failed(status, options.backoff_max))?;
             let (at, max) = (place.clone(), options.backoff_max);
-            let driven = tokio::spawn(async move {
+            let driven = crate::runtime::spawn(async move {
                 // A server that accepts and closes has not answered either.
                 match task.await {
                     Ended::Unheard(status) => at.backoff().failed(&status, max),

@@ -86,7 +86,7 @@ impl Begin {
                 if self.method.kind() == crate::Kind::ClientStream {
                     // The handler's answer comes after the requests, which the caller has yet to send.
                     let into = inbound.clone();
-                    tokio::spawn(async move {
+                    crate::runtime::spawn(async move {
                         match called.await.and_then(answer_of) {
                             Ok(answer) => {
                                 into.set_head(answer.head);

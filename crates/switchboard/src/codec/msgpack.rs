@@ -1,6 +1,13 @@
 //! MessagePack: structures are maps by the names of their fields, as every other language has them.
 
-use rmp_serde::{config::BytesMode, decode, encode};
+mod json;
+
+use rmp_serde::{
+    Deserializer,
+    config::BytesMode,
+    decode::{self, ReadReader},
+    encode,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Deepest nesting that is read, that of JSON here.
@@ -15,13 +22,81 @@ pub(super) fn write<T: Serialize>(into: &mut Vec<u8>, message: &T) -> Result<(),
 
 /// Reads a message, all of `bytes`.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, decode::Error> {
+    read_all(bytes, |deserializer| T::deserialize(deserializer))
+}
+
+/// The JSON that has the same values as all of `bytes`.
+pub(super) fn to_json(bytes: &[u8]) -> Result<Vec<u8>, decode::Error> {
+    read_all(bytes, |deserializer| {
+        json::write(deserializer).map_err(|error| decode::Error::Uncategorized(error.to_string()))
+    })
+}
+
+fn read_all<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Deserializer<ReadReader<&mut &'a [u8]>>) -> Result<T, decode::Error>,
+) -> Result<T, decode::Error> {
     let mut rest = bytes;
     let mut deserializer = rmp_serde::Deserializer::new(&mut rest);
     deserializer.set_max_depth(DEPTH_MAX);
-    let message = T::deserialize(&mut deserializer)?;
+    let message = read(&mut deserializer)?;
     drop(deserializer);
     match rest.len() {
         0 => Ok(message),
         left => Err(decode::Error::Uncategorized(format!("{left} bytes are left behind it"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn json_has_the_same_values() {
+        #[derive(Serialize)]
+        struct All<'a> {
+            text: &'a str,
+            whole: (u64, i64, bool, Option<u8>),
+            real: (f64, f32, f32, f64, f64),
+            by_number: BTreeMap<i32, &'a str>,
+            bytes: Vec<u8>,
+            none: (),
+        }
+        let all = All {
+            text: "a\"\u{1f600}",
+            whole: (u64::MAX, i64::MIN, true, None),
+            real: (0.1, 0.1, f32::NAN, f64::INFINITY, f64::NEG_INFINITY),
+            by_number: BTreeMap::from([(-1, "x")]),
+            bytes: vec![1, 2, 255],
+            none: (),
+        };
+        let mut packed = Vec::new();
+        write(&mut packed, &all).unwrap();
+        let json = String::from_utf8(to_json(&packed).unwrap()).unwrap();
+        let parts = [
+            "{\"text\":\"a\\\"\u{1f600}\"",
+            r#""whole":[18446744073709551615,-9223372036854775808,true,null]"#,
+            r#""real":[0.1,0.10000000149011612,"NaN","Infinity","-Infinity"]"#,
+            r#""by_number":{"-1":"x"}"#,
+            r#""bytes":"AQL/""#,
+            r#""none":null}"#,
+        ];
+        assert_eq!(json, parts.join(","));
+    }
+
+    #[test]
+    fn what_is_no_value_is_an_error() {
+        for (bytes, part) in [
+            (&b""[..], "read"),
+            (b"\xc0\xc0", "1 bytes are left"),
+            (b"\x92\x01", "read"),
+            (&[0x91; 1000][..], "depth limit"),
+            // A list is no name of a field.
+            (b"\x81\x90\x01", "key must be a string"),
+        ] {
+            let error = to_json(bytes).unwrap_err().to_string();
+            assert!(error.contains(part), "{bytes:02x?}: {error}");
+        }
     }
 }

@@ -106,7 +106,11 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
         Codec::Json => {
             serde_json::from_slice(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
-        Codec::MsgPack => msgpack::read(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error)),
+        Codec::MsgPack => {
+            let json =
+                msgpack::to_json(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
+            serde_json::from_slice(&json).map_err(|error| malformed(short_name::<M>(), codec, &error))
+        }
         Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {
             Err(foreign(short_name::<M>(), codec, KNOWN))
         }

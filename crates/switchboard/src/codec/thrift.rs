@@ -11,7 +11,7 @@
 mod messages;
 
 #[cfg(feature = "http")]
-pub(crate) use messages::Messages;
+pub use messages::{Messages, MethodMessages};
 
 use super::{malformed, serde, short_name};
 use crate::{Codec, Result, Status};
@@ -98,6 +98,9 @@ pub fn decode<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes) -> Result
     T::read(&mut Reader::new(&whole)).map_err(|error| malformed(short_name::<T>(), codec, &error))
 }
 
+/// What is said of a result that says nothing.
+const NOTHING: &str = "the result has neither a value nor an exception that the method declares";
+
 /// Bytes before the struct in a field: type and number.
 const FIELD_HEAD: usize = 3;
 /// Bytes behind the last field.
@@ -153,13 +156,9 @@ pub fn decode_result<T: DeserializeOwned + Value>(codec: Codec, bytes: Bytes, th
     if !matches!(codec, Codec::Thrift | Codec::ThriftStruct) {
         return serde::decode(codec, bytes);
     }
-    read_result(&bytes, throws).map_err(|error| malformed(short_name::<T>(), codec, &error))?.map_err(
-        |thrown| {
-            thrown.unwrap_or_else(|| {
-                Status::internal("the result has neither a value nor an exception that the method declares")
-            })
-        },
-    )
+    read_result(&bytes, throws)
+        .map_err(|error| malformed(short_name::<T>(), codec, &error))?
+        .map_err(|thrown| thrown.unwrap_or_else(|| Status::internal(NOTHING)))
 }
 
 type Read<T> = std::result::Result<std::result::Result<T, Option<Status>>, Malformed>;

@@ -76,7 +76,7 @@ impl Discovery {
         // What is at hand, like a list or a file, is there when the watch is returned. The task polls it again, so
         // nothing is lost by a waker that does nothing.
         let _ = driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let task = tokio::spawn(driving).abort_handle();
+        let task = crate::runtime::spawn(driving).abort_handle();
         Arc::new(Following { feed, task })
     }
 

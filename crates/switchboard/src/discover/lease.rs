@@ -108,7 +108,7 @@ pub(super) async fn register(
     let (is_held, holds) = watch::channel(true);
     let (id, service) = (instance.id.clone(), instance.service.clone());
     let keeper = Keeper { backend, instance, options: options.clone(), held: Some(held), is_held };
-    let task = tokio::spawn(keeper.run(received)).abort_handle();
+    let task = crate::runtime::spawn(keeper.run(received)).abort_handle();
     Ok(Lease { id, service, orders, held: holds, task })
 }
 

@@ -120,7 +120,7 @@ impl<S: Service> ErasedService for Erased<S> {
 #[inline]
 async fn answer<S: Service>(erased: &Erased<S>, mut call: Call) -> Result<Reply> {
     #[cfg(feature = "http")]
-    if thrift::is_of_messages(&call) {
+    if thrift::is_of_messages(&call) && !erased.service.takes_thrift() {
         return thrift::answer(erased, &erased.thrift, call).await;
     }
     let Some(chain) = &erased.chain else {

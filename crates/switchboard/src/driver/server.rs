@@ -54,9 +54,8 @@ const DISCARDS_MAX: usize = 16;
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The driver of one accepted connection; its future ends with the connection.
-pub(crate) struct Connection<W> {
+pub(crate) struct Connection<W: ?Sized> {
     io: Box<dyn Io>,
-    wire: W,
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     limits: Limits,
@@ -103,7 +102,12 @@ pub(crate) struct Connection<W> {
     awaits_close: bool,
     /// What the peer still sends is of no interest.
     discards: bool,
+    /// The last, so that it may be of a [kind that is not known](Foreign).
+    wire: W,
 }
+
+/// The wire of another framework. One driver runs them all: each of its own would be a tenth of the program.
+pub(crate) type Foreign = dyn ServerWire + Unpin;
 
 /// Calls of one method that were ready at once.
 struct Window {
@@ -160,7 +164,6 @@ impl<W: ServerWire> Connection<W> {
         shared.metrics.received(shard, counted.1, input.len());
         Connection {
             io,
-            wire,
             peer: Arc::new(peer),
             limits,
             shard,
@@ -191,6 +194,7 @@ impl<W: ServerWire> Connection<W> {
             discards: false,
             settings,
             shared,
+            wire,
         }
     }
 
@@ -201,6 +205,16 @@ impl<W: ServerWire> Connection<W> {
         self
     }
 
+    /// As one of any wire. Boxed, since most connections are native ones, and would have room for each of the others.
+    pub(crate) fn foreign(self) -> Box<Connection<Foreign>>
+    where
+        W: Unpin + 'static,
+    {
+        Box::new(self)
+    }
+}
+
+impl<W: ServerWire + ?Sized> Connection<W> {
     /// One pass: timers, woken calls, reads with their calls, and the write. `None` while the connection lives.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.pause.is_on() {
@@ -607,7 +621,7 @@ impl<W: ServerWire> Connection<W> {
     }
 }
 
-impl<W: ServerWire + Unpin> Future for Connection<W> {
+impl<W: ServerWire + Unpin + ?Sized> Future for Connection<W> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -615,7 +629,7 @@ impl<W: ServerWire + Unpin> Future for Connection<W> {
     }
 }
 
-impl<W> Drop for Connection<W> {
+impl<W: ?Sized> Drop for Connection<W> {
     fn drop(&mut self) {
         self.tell_peer();
         self.release();

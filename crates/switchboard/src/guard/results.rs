@@ -118,7 +118,7 @@ impl Keeper {
                     let (deadline, trace) = (call.cx().deadline(), call.cx().shared_trace());
                     let mut work = next.detached(call);
                     // Nobody who hangs up can stop it half way.
-                    let work = tokio::spawn(async move {
+                    let work = crate::runtime::spawn(async move {
                         let poll = |cx: &mut std::task::Context<'_>| {
                             context::scope(deadline, trace.as_ref(), || work.as_mut().poll(cx))
                         };

@@ -189,7 +189,7 @@ impl Dispatch {
                 // Zero bytes are an empty protobuf message, but no JSON.
                 let empty: &[u8] = if begun.codec == Codec::Json { b"{}" } else { b"" };
                 let handler = self.call(begun, body, requests);
-                tokio::spawn(async move {
+                crate::runtime::spawn(async move {
                     // Nobody waits for the outcome; the ticket has counted it.
                     let answered = match late {
                         None => handler.await,

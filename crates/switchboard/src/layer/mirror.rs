@@ -148,7 +148,7 @@ impl Mirror {
         let copy = Copied { method, codec: call.codec(), message: message.clone(), metadata };
         let mirror = self.clone();
         self.counts.sent.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move {
+        crate::runtime::spawn(async move {
             if let Err(status) = mirror.send(copy).await {
                 mirror.counts.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("a mirrored call failed: {status}");

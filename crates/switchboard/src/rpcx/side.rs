@@ -56,7 +56,7 @@ impl<T: Send + 'static> Side<T> {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?.to_string();
         let waiting = Arc::new(Waiting(Mutex::default()));
-        let task = tokio::spawn(accept(listener, waiting.clone(), Arc::new(serve)));
+        let task = crate::runtime::spawn(accept(listener, waiting.clone(), Arc::new(serve)));
         Ok(Side { address, waiting, task })
     }
 
@@ -122,7 +122,7 @@ where
         match listener.accept().await {
             Ok((socket, peer)) => {
                 let (waiting, serve) = (waiting.clone(), serve.clone());
-                tokio::spawn(async move {
+                crate::runtime::spawn(async move {
                     match begin(socket, &waiting).await {
                         Some((what, pipe)) => serve(what, pipe).await,
                         None => tracing::debug!(%peer, "closed: no token of ours within {TOKEN_TIMEOUT:?}"),

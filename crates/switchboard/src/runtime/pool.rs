@@ -26,6 +26,7 @@ pub async fn spawn_cpu<T: Send + 'static>(
     let Some(pool) = pool else {
         return Err(Status::unavailable("the operating system gives no threads for spawned methods"));
     };
+    let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
     Spawned(pool.spawn(work)).await
 }
 

@@ -168,29 +168,29 @@ async fn serve(
         Protocol::BaiduStd => {
             let encodings = shared.compression.encodings();
             let wire = |limits| baidu::Server::new(limits, shared.table.clone()).taking(encodings);
-            boxed(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("baidu_std", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Erpc => {
             let wire = |limits| erpc::Server::new(limits, shared.table.clone());
-            boxed(speak("erpc", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("erpc", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::JsonRpc => {
             let wire = |limits| jsonrpc::Server::lines(limits, shared.table.clone());
-            boxed(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("jsonrpc", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Kiss => {
             let encodings = shared.compression.encodings();
             let wire = |limits| kiss::Server::new(limits, shared.table.clone()).taking(encodings);
-            boxed(speak("kiss", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("kiss", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Rpcx => {
             let encodings = shared.compression.encodings();
             let wire = |limits| rpcx::Server::new(limits, shared.table.clone()).taking(encodings);
-            boxed(speak("rpcx", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("rpcx", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         Protocol::Thrift => {
             let wire = |limits| thrift::Server::new(limits, shared.table.clone());
-            boxed(speak("thrift", begun, wire, &shared, resolved, wakes, shard)).await;
+            foreign(speak("thrift", begun, wire, &shared, resolved, wakes, shard)).await;
         }
         #[cfg(feature = "http")]
         Protocol::Http1 | Protocol::Http2 => {
@@ -227,10 +227,11 @@ fn speak<W: ServerWire + Unpin>(
     (Connection::new(accepted, wire), aging)
 }
 
-/// Runs the connection of a rarer wire: without a box every connection would have room for each of them.
-fn boxed<W: ServerWire + Unpin + 'static>(
+/// Runs the connection of a rarer wire.
+fn foreign<W: ServerWire + Unpin + 'static>(
     (connection, aging): (Connection<W>, Option<Aging>),
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let connection = connection.foreign();
     match aging {
         None => Box::pin(connection),
         Some(aging) => Box::pin(until_old(connection, aging)),

@@ -116,7 +116,7 @@ impl Announced {
         for (registry, instance) in all {
             let name = format!("{}\t{}\t{}", registry.name(), instance.service, instance.id);
             let taken = Taken { name: name.clone(), names: takes.clone() };
-            kept.push(tokio::spawn(keep(registry, instance, notice, phases.clone(), taken)));
+            kept.push(crate::runtime::spawn(keep(registry, instance, notice, phases.clone(), taken)));
             names.push(name);
         }
         Ok(Announced { phase, kept, names, taken })

@@ -141,7 +141,7 @@ impl Waiting {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         let (tell, taken) = watch::channel(false);
-        let task = tokio::spawn(async move {
+        let task = crate::runtime::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 if !is_own(&stream) {
                     continue;

@@ -3,6 +3,7 @@
 use super::{client::ClientArgs, stream::Stream};
 use crate::bench::{callers, load::Load, measure::Measured};
 use std::{
+    pin::Pin,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -26,7 +27,8 @@ pub(super) fn measure<L: Load>(load: &L, args: &ClientArgs) -> Result<Measured, 
         })
         .build()
         .map_err(|error| format!("cannot start a runtime: {error}"))?;
-    let unfinished = runtime.block_on(call(load, args, time))?;
+    let calls: Pin<Box<dyn Future<Output = Result<usize, String>> + '_>> = Box::pin(call(load, args, time));
+    let unfinished = runtime.block_on(calls)?;
     // Threads report when they stop.
     drop(runtime);
     let mut total = Measured::new();

@@ -6,6 +6,8 @@
 mod reply;
 mod request;
 
+pub(crate) use reply::{For, Outcome};
+
 use super::{
     Command,
     failure::Failure,
@@ -18,7 +20,7 @@ use super::{
 };
 use std::sync::Arc;
 use switchboard::{ClientMethod, Codec, Idempotency, Kind};
-use switchboard_build::interface::{Interface, Method, Service, Type};
+use switchboard_build::interface::{Field, Interface, Method, Service, Type};
 use switchboard_wire::thrift;
 
 impl Command<'_> {
@@ -129,6 +131,25 @@ impl Function {
     /// The names of its arguments.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
         self.method.arguments.iter().map(|argument| &*argument.name)
+    }
+
+    /// The number of the only argument if that is a struct: services of protobuf have such methods, and rpcx sends it
+    /// without what is around it.
+    pub(crate) fn sole(&self) -> Option<i16> {
+        match &self.method.arguments[..] {
+            [Field { id, ty: Type::Struct(_), .. }] => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Whether it is as protobuf has methods: one struct with the number 1, and a struct or nothing back.
+    pub(crate) fn is_of_messages(&self) -> bool {
+        self.sole() == Some(1) && (self.returns_struct() || self.method.returns.is_none())
+    }
+
+    /// Whether it returns a struct.
+    pub(crate) fn returns_struct(&self) -> bool {
+        matches!(self.method.returns, Some(Type::Struct(_)))
     }
 
     /// Whether nothing comes back.

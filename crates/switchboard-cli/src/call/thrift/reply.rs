@@ -1,4 +1,4 @@
-//! The struct of a method's result to JSON, or to the status of an exception.
+//! What Thrift writes to JSON: the struct of a method's result, or of its arguments.
 
 use super::{super::metadata, Function, on_the_wire};
 use bytes::Bytes;
@@ -7,120 +7,210 @@ use switchboard::{Code, Origin, Status};
 use switchboard_build::interface::{Field, Interface, Struct, Type};
 use switchboard_wire::thrift::{self, Malformed, Reader, Uuid, Value};
 
+/// What the struct of a result holds.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// What the method returned; null for `void`.
+    Value(Json),
+    Thrown(Thrown),
+    /// Neither of them.
+    Nothing,
+}
+
+/// An exception.
+#[derive(Debug)]
+pub(crate) struct Thrown {
+    /// Its type, with the package.
+    pub(crate) name: String,
+    /// Its fields.
+    pub(crate) fields: Json,
+    code: Code,
+    text: String,
+    /// Its struct in the binary protocol.
+    bytes: Bytes,
+}
+
 impl Function {
     /// What the method returned; null for `void`.
     ///
     /// # Errors
     /// The exception that it threw, and `Internal` for bytes that are no result of it.
     pub(crate) fn read(&self, result: &Bytes) -> Result<Json, Status> {
-        let read = self.read_result(result);
-        read.map_err(|malformed| {
-            Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
-        })?
+        match self.read_result(result, For::People)? {
+            Outcome::Value(value) => Ok(value),
+            Outcome::Thrown(Thrown { name, fields, code, .. }) => {
+                Err(Status::new(code, format!("{name} {fields}")).with_origin(Origin::Peer))
+            }
+            Outcome::Nothing => Err(self.nothing()),
+        }
     }
 
-    fn read_result(&self, result: &Bytes) -> Result<Result<Json, Status>, Malformed> {
-        let (mut input, interface) = (Reader::new(result), &*self.interface);
+    /// What a result holds.
+    ///
+    /// # Errors
+    /// `Internal` for bytes that are no result of the method.
+    pub(crate) fn read_result(&self, result: &Bytes, whom: For) -> Result<Outcome, Status> {
+        self.outcome(result, whom).map_err(|malformed| {
+            Status::internal(format!("the reply is no result of {}: {malformed}", self.path))
+        })
+    }
+
+    fn outcome(&self, result: &Bytes, whom: For) -> Result<Outcome, Malformed> {
+        let mut values = self.values(result, whom);
         let mut outcome = match self.method.returns {
-            Some(_) => Err(Status::internal(format!(
-                "the result of {} has neither a value nor an exception that the file declares",
-                self.path
-            ))),
-            None => Ok(Json::Null),
+            Some(_) => Outcome::Nothing,
+            None => Outcome::Value(Json::Null),
         };
-        input.enter()?;
-        while let Some((kind, id)) = input.field()? {
+        values.input.enter()?;
+        while let Some((kind, id)) = values.input.field()? {
             let throw = self.method.throws.iter().find(|throw| throw.id == id).map(|throw| &throw.ty);
             match (throw, &self.method.returns) {
                 (None, Some(ty)) if id == 0 && on_the_wire(ty) == kind => {
-                    outcome = Ok(value(interface, ty, &mut input)?);
+                    outcome = Outcome::Value(values.value(ty)?);
                 }
                 (Some(ty @ Type::Struct(at)), _) if on_the_wire(ty) == kind => {
-                    let thrown = value(interface, ty, &mut input)?;
-                    outcome = Err(exception(&interface.structs[*at], &thrown));
+                    let rest = values.input.rest();
+                    let fields = values.value(ty)?;
+                    let bytes = rest.slice(..rest.len() - values.input.left());
+                    outcome = Outcome::Thrown(Thrown::new(&self.interface.structs[*at], fields, bytes));
                 }
-                _ => input.skip(kind)?,
+                _ => values.input.skip(kind)?,
             }
         }
         Ok(outcome)
     }
-}
 
-/// The status that a server of ours gives to the exception on wires that have statuses.
-fn exception(item: &Struct, thrown: &Json) -> Status {
-    let named = |code: &Code| item.code.as_deref() == Some(code.name());
-    let code = Code::ALL.into_iter().find(named).unwrap_or(Code::FailedPrecondition);
-    Status::new(code, format!("{} {thrown}", item.name)).with_origin(Origin::Peer)
-}
-
-fn value(interface: &Interface, ty: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    Ok(match ty {
-        Type::Bool => bool::read(input)?.into(),
-        Type::I8 => i8::read(input)?.into(),
-        Type::I16 => i16::read(input)?.into(),
-        Type::I32 => i32::read(input)?.into(),
-        Type::I64 => i64::read(input)?.into(),
-        Type::Enum(at) => {
-            let number = i32::read(input)?;
-            let member = interface.enums[*at].members.iter().find(|(_, known)| *known == number);
-            member.map_or_else(|| number.into(), |(name, _)| name.as_str().into())
-        }
-        Type::Double => {
-            let number = f64::read(input)?;
-            // JSON has no such numbers.
-            let named = if number.is_nan() {
-                "NaN"
-            } else if number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            };
-            if number.is_finite() { number.into() } else { named.into() }
-        }
-        Type::String => String::read(input)?.into(),
-        Type::Uuid => Uuid::read(input)?.to_string().into(),
-        Type::Binary => metadata::base64(&Bytes::read(input)?).into(),
-        Type::Struct(at) => fields(interface, &interface.structs[*at].fields, input)?,
-        Type::List(element) | Type::Set(element) => list(interface, element, input)?,
-        Type::Map(key, held) => map(interface, key, held, input)?,
-    })
-}
-
-fn fields(interface: &Interface, fields: &[Field], input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    let mut object = Map::new();
-    input.enter()?;
-    while let Some((kind, id)) = input.field()? {
-        let field = fields.iter().find(|field| field.id == id && on_the_wire(&field.ty) == kind);
-        match field {
-            Some(field) => drop(object.insert(field.name.clone(), value(interface, &field.ty, input)?)),
-            None => input.skip(kind)?,
-        }
+    /// The arguments by their names.
+    ///
+    /// # Errors
+    /// Bytes that are no arguments of the method.
+    pub(crate) fn read_arguments(&self, arguments: &Bytes, whom: For) -> Result<Json, Malformed> {
+        self.values(arguments, whom).fields(&self.method.arguments)
     }
-    input.leave();
-    Ok(object.into())
+
+    fn values<'a>(&'a self, bytes: &'a Bytes, whom: For) -> Values<'a> {
+        Values { interface: &self.interface, whom, input: Reader::new(bytes) }
+    }
+
+    /// The status for a result that says nothing.
+    pub(crate) fn nothing(&self) -> Status {
+        Status::internal(format!(
+            "the result of {} has neither a value nor an exception that the file declares",
+            self.path
+        ))
+    }
 }
 
-fn list(interface: &Interface, element: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    input.enter()?;
-    let (kind, count) = input.list()?;
-    check(&[(kind, element)], count)?;
-    let values = (0..count).map(|_| value(interface, element, input)).collect::<Result<Vec<_>, _>>()?;
-    input.leave();
-    Ok(values.into())
+impl Thrown {
+    fn new(item: &Struct, fields: Json, bytes: Bytes) -> Thrown {
+        let named = |code: &Code| item.code.as_deref() == Some(code.name());
+        let code = Code::ALL.into_iter().find(named).unwrap_or(Code::FailedPrecondition);
+        let text = item.text().and_then(|field| fields.get(&field.name)?.as_str());
+        let short = item.name.rsplit('.').next().unwrap_or_default();
+        let text = text.filter(|text| !text.is_empty()).unwrap_or(short).to_owned();
+        Thrown { name: item.name.clone(), fields, code, text, bytes }
+    }
+
+    /// The status that a server of ours gives to the exception on wires that have statuses.
+    pub(crate) fn status(self) -> Status {
+        Status::new(self.code, self.text).with_detail(self.name, self.bytes).with_origin(Origin::Peer)
+    }
 }
 
-fn map(interface: &Interface, key: &Type, held: &Type, input: &mut Reader<'_>) -> Result<Json, Malformed> {
-    input.enter()?;
-    let ([key_kind, kind], count) = input.map()?;
-    check(&[(key_kind, key), (kind, held)], count)?;
-    let pair = |_| Ok((value(interface, key, input)?, value(interface, held, input)?));
-    let pairs = (0..count).map(pair).collect::<Result<Vec<(Json, Json)>, Malformed>>()?;
-    input.leave();
-    let has_names = !matches!(key, Type::List(_) | Type::Map(..) | Type::Set(_) | Type::Struct(_));
-    Ok(match has_names {
-        true => pairs.into_iter().map(|(key, held)| (name_of(key), held)).collect::<Map<_, _>>().into(),
-        false => pairs.into_iter().map(|(key, held)| Json::Array(vec![key, held])).collect(),
-    })
+/// Whom JSON is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum For {
+    /// Enums are the names of their members, and bytes base64.
+    People,
+    /// As clients and servers have it that are made of the file: enums and bytes are numbers.
+    Programs,
+}
+
+/// Reads values as JSON.
+struct Values<'a> {
+    interface: &'a Interface,
+    whom: For,
+    input: Reader<'a>,
+}
+
+impl Values<'_> {
+    fn value(&mut self, ty: &Type) -> Result<Json, Malformed> {
+        let (interface, input) = (self.interface, &mut self.input);
+        Ok(match ty {
+            Type::Bool => bool::read(input)?.into(),
+            Type::I8 => i8::read(input)?.into(),
+            Type::I16 => i16::read(input)?.into(),
+            Type::I32 => i32::read(input)?.into(),
+            Type::I64 => i64::read(input)?.into(),
+            Type::Enum(at) => {
+                let number = i32::read(input)?;
+                let member = interface.enums[*at].members.iter().find(|(_, known)| *known == number);
+                let name = member.filter(|_| self.whom == For::People);
+                name.map_or_else(|| number.into(), |(name, _)| name.as_str().into())
+            }
+            Type::Double => {
+                let number = f64::read(input)?;
+                // JSON has no such numbers.
+                let named = if number.is_nan() {
+                    "NaN"
+                } else if number > 0.0 {
+                    "Infinity"
+                } else {
+                    "-Infinity"
+                };
+                if number.is_finite() { number.into() } else { named.into() }
+            }
+            Type::String => String::read(input)?.into(),
+            Type::Uuid => Uuid::read(input)?.to_string().into(),
+            Type::Binary => {
+                let bytes = Bytes::read(input)?;
+                match self.whom {
+                    For::People => metadata::base64(&bytes).into(),
+                    For::Programs => bytes.iter().copied().collect(),
+                }
+            }
+            Type::Struct(at) => self.fields(&interface.structs[*at].fields)?,
+            Type::List(element) | Type::Set(element) => self.list(element)?,
+            Type::Map(key, held) => self.map(key, held)?,
+        })
+    }
+
+    fn fields(&mut self, fields: &[Field]) -> Result<Json, Malformed> {
+        let mut object = Map::new();
+        self.input.enter()?;
+        while let Some((kind, id)) = self.input.field()? {
+            let field = fields.iter().find(|field| field.id == id && on_the_wire(&field.ty) == kind);
+            match field {
+                Some(field) => drop(object.insert(field.name.clone(), self.value(&field.ty)?)),
+                None => self.input.skip(kind)?,
+            }
+        }
+        self.input.leave();
+        Ok(object.into())
+    }
+
+    fn list(&mut self, element: &Type) -> Result<Json, Malformed> {
+        self.input.enter()?;
+        let (kind, count) = self.input.list()?;
+        check(&[(kind, element)], count)?;
+        let values = (0..count).map(|_| self.value(element)).collect::<Result<Vec<_>, _>>()?;
+        self.input.leave();
+        Ok(values.into())
+    }
+
+    fn map(&mut self, key: &Type, held: &Type) -> Result<Json, Malformed> {
+        self.input.enter()?;
+        let ([key_kind, kind], count) = self.input.map()?;
+        check(&[(key_kind, key), (kind, held)], count)?;
+        let pair = |_| Ok((self.value(key)?, self.value(held)?));
+        let pairs = (0..count).map(pair).collect::<Result<Vec<(Json, Json)>, Malformed>>()?;
+        self.input.leave();
+        let has_names = !matches!(key, Type::List(_) | Type::Map(..) | Type::Set(_) | Type::Struct(_));
+        Ok(match has_names || (pairs.is_empty() && self.whom == For::Programs) {
+            true => pairs.into_iter().map(|(key, held)| (name_of(key), held)).collect::<Map<_, _>>().into(),
+            false => pairs.into_iter().map(|(key, held)| Json::Array(vec![key, held])).collect(),
+        })
+    }
 }
 
 /// A key as JSON has it.

@@ -1,11 +1,12 @@
-//! JSON to the struct of a method's arguments.
+//! JSON to what Thrift writes: the struct of a method's arguments, or of its result.
 
 use super::{super::metadata, Function, instead, on_the_wire};
 use bytes::Bytes;
 use serde_json::Value as Json;
+use switchboard::Status;
 use switchboard_build::interface::{Field, Interface, StructKind, Type};
 use switchboard_wire::thrift::{
-    Uuid, Value,
+    self, Reader, Uuid, Value,
     value::{put_field_head, put_stop},
 };
 
@@ -16,11 +17,40 @@ impl Function {
     /// What does not fit, and where.
     pub(crate) fn write(&self, json: &Json) -> Result<Bytes, String> {
         let mut writer = Writer { interface: &self.interface, out: Vec::new() };
-        match writer.fields(&self.path, &self.method.arguments, json) {
-            Ok(_) => Ok(writer.out.into()),
-            Err(Wrong { path, text }) if path.is_empty() => Err(text),
-            Err(Wrong { path, text }) => Err(format!("field {}: {text}", path.trim_start_matches('.'))),
+        writer.fields(&self.path, &self.method.arguments, json).map_err(Wrong::said)?;
+        Ok(writer.out.into())
+    }
+
+    /// The struct of a result that holds this value.
+    ///
+    /// # Errors
+    /// What does not fit, and where.
+    pub(crate) fn write_result(&self, json: &Json) -> Result<Bytes, String> {
+        let mut writer = Writer { interface: &self.interface, out: Vec::new() };
+        if let Some(ty) = &self.method.returns {
+            put_field_head(&mut writer.out, on_the_wire(ty), 0);
+            writer.value(ty, json).map_err(Wrong::said)?;
         }
+        put_stop(&mut writer.out);
+        Ok(writer.out.into())
+    }
+
+    /// The struct of a result that holds the exception of this status, if the method declares it.
+    pub(crate) fn write_thrown(&self, status: &Status) -> Option<Bytes> {
+        self.method.throws.iter().find_map(|throw| {
+            let Type::Struct(at) = throw.ty else { return None };
+            let name = &self.interface.structs[at].name;
+            // Whoever wrote the status may have put anything there.
+            let detail = status.details().iter().find(|detail| {
+                let mut input = Reader::new(&detail.value);
+                detail.type_name == *name && input.skip(thrift::Type::STRUCT).is_ok() && input.left() == 0
+            })?;
+            let mut out = Vec::with_capacity(detail.value.len() + 4);
+            put_field_head(&mut out, thrift::Type::STRUCT, throw.id);
+            out.extend_from_slice(&detail.value);
+            put_stop(&mut out);
+            Some(out.into())
+        })
     }
 }
 
@@ -43,6 +73,13 @@ impl Wrong {
             found.push('…');
         }
         Wrong::new(format!("expected {what} and not {found}"))
+    }
+
+    fn said(self) -> String {
+        match self.path.trim_start_matches('.') {
+            "" => self.text,
+            path => format!("field {path}: {}", self.text),
+        }
     }
 
     fn within(mut self, step: &str) -> Wrong {
@@ -103,11 +140,7 @@ impl Writer<'_> {
                 let uuid = text(json, "a UUID")?.parse::<Uuid>();
                 uuid.map_err(|malformed| Wrong::new(malformed.to_string()))?.write(out);
             }
-            Type::Binary => {
-                let decoded = metadata::from_base64(text(json, "bytes in base64")?);
-                let decoded = decoded.map_err(|why| Wrong::new(format!("the text is not base64: {why}")))?;
-                Bytes::from(decoded).write(out);
-            }
+            Type::Binary => binary(json)?.write(out),
             Type::Struct(at) => {
                 let item = &self.interface.structs[*at];
                 let written = self.fields(&item.name, &item.fields, json)?;
@@ -190,6 +223,17 @@ fn double(json: &Json) -> Result<f64, Wrong> {
 
 fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, Wrong> {
     json.as_str().ok_or_else(|| Wrong::expected(what, json))
+}
+
+/// Base64, or a list of numbers, which programs write.
+fn binary(json: &Json) -> Result<Bytes, Wrong> {
+    if let Json::Array(numbers) = json {
+        let bytes = numbers.iter().map(|number| u8::try_from(number.as_u64()?).ok());
+        let bytes = bytes.collect::<Option<Vec<_>>>();
+        return bytes.map(Bytes::from).ok_or_else(|| Wrong::expected("bytes", json));
+    }
+    let decoded = metadata::from_base64(text(json, "bytes in base64")?);
+    decoded.map(Bytes::from).map_err(|why| Wrong::new(format!("the text is not base64: {why}")))
 }
 
 fn size(len: usize) -> Result<i32, Wrong> {

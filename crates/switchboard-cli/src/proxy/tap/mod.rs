@@ -90,7 +90,7 @@ impl TapArgs {
         let (held, dropped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicU64>::default());
         let writer = Writer {
             into,
-            messages: known.messages.clone(),
+            methods: known.methods.clone(),
             redact: Redact::new(&self.tap_redact),
             held: held.clone(),
             dropped: dropped.clone(),

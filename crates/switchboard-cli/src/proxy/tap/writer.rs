@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     call::metadata,
-    proxy::{known, rewrite},
+    proxy::{
+        known,
+        rewrite::{self, Side},
+    },
 };
-use prost_reflect::MessageDescriptor;
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
@@ -32,7 +34,7 @@ pub(super) enum Event {
 /// Where lines go, and what is needed to make them.
 pub(super) struct Writer {
     pub(super) into: Box<dyn Write + Send>,
-    pub(super) messages: Arc<HashMap<String, known::Messages>>,
+    pub(super) methods: Arc<HashMap<String, known::Method>>,
     pub(super) redact: Redact,
     pub(super) held: Arc<AtomicUsize>,
     pub(super) dropped: Arc<AtomicU64>,
@@ -71,7 +73,7 @@ impl Writer {
 
     /// The record as one JSON object, what is asked for first in front.
     fn line(&self, record: &Record) -> String {
-        let types = self.messages.get(&record.method);
+        let method = self.methods.get(&record.method);
         let since_1970 = record.began.duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut parts: Vec<(&str, Value)> = vec![
             ("unix_ms", (since_1970.as_millis() as u64).into()),
@@ -81,25 +83,19 @@ impl Writer {
             ("codec", record.codec.name().into()),
             ("metadata", self.metadata(&record.metadata)),
         ];
-        let request = types.map(|types| &types.request);
-        self.messages(
-            &mut parts,
-            ["request", "requests", "requests_left_out"],
-            &record.requests,
-            record.codec,
-            request,
-        );
+        let requests = &record.requests;
+        let names = ["request", "requests", "requests_left_out"];
+        Self::messages(&mut parts, names, requests, |seen| {
+            self.message(seen, Side::Request, record.codec, method)
+        });
         if !record.reply_metadata.is_empty() {
             parts.push(("reply_metadata", self.metadata(&record.reply_metadata)));
         }
-        let reply = types.map(|types| &types.reply);
-        self.messages(
-            &mut parts,
-            ["response", "responses", "responses_left_out"],
-            &record.replies,
-            record.codec,
-            reply,
-        );
+        let replies = &record.replies;
+        let names = ["response", "responses", "responses_left_out"];
+        Self::messages(&mut parts, names, replies, |seen| {
+            self.message(seen, Side::Reply, record.codec, method)
+        });
         if !record.trailers.is_empty() {
             parts.push(("trailers", self.metadata(&record.trailers)));
         }
@@ -127,14 +123,12 @@ impl Writer {
     }
 
     fn messages(
-        &self,
         parts: &mut Vec<(&'static str, Value)>,
         [one, many, left_out]: [&'static str; 3],
         messages: &Messages,
-        codec: Codec,
-        descriptor: Option<&MessageDescriptor>,
+        shown: impl Fn(&Seen) -> Value,
     ) {
-        let mut shown = messages.kept.iter().map(|seen| self.message(seen, codec, descriptor));
+        let mut shown = messages.kept.iter().map(shown);
         if messages.is_stream {
             parts.push((many, shown.collect()));
         } else if let Some(message) = shown.next() {
@@ -146,17 +140,12 @@ impl Writer {
     }
 
     /// The message as JSON if that can be, else its bytes.
-    fn message(&self, seen: &Seen, codec: Codec, descriptor: Option<&MessageDescriptor>) -> Value {
+    fn message(&self, seen: &Seen, side: Side, codec: Codec, method: Option<&known::Method>) -> Value {
         let bytes = match seen {
             Seen::Large(bytes) => return json!({ "bytes": bytes }),
             Seen::Whole(bytes) => bytes,
         };
-        let read = match descriptor {
-            Some(descriptor) => rewrite::read(bytes, codec, descriptor)
-                .and_then(|message| serde_json::to_value(message).map_err(|error| error.to_string())),
-            None => rewrite::read_value(bytes, codec),
-        };
-        match read {
+        match rewrite::shown(method, side, bytes, codec) {
             Ok(mut message) => {
                 self.redact.message(&mut message);
                 message
@@ -220,7 +209,7 @@ mod tests {
         queue.send(Event::End).unwrap();
         let writer = Writer {
             into: Box::new(page.clone()),
-            messages: Arc::default(),
+            methods: Arc::default(),
             redact: Redact::new(redact),
             held: Arc::new(AtomicUsize::new(record().bytes())),
             dropped: Arc::new(AtomicU64::new(dropped)),

@@ -145,7 +145,7 @@ fn refresh(verifier: &Arc<Verifier>, remote: &Remote) {
         state.refreshing = true;
     }
     let verifier = verifier.clone();
-    tokio::spawn(async move {
+    crate::runtime::spawn(async move {
         let Source::Remote(remote) = &verifier.source else { return };
         remote.fetch(&verifier).await;
         remote.state().refreshing = false;

@@ -164,7 +164,7 @@ impl Http1 {
         };
         // The next call goes through the pool, with its pauses.
         let (sender, connection) = dialled.await.inspect_err(|_| common.close())?;
-        tokio::spawn(async move {
+        crate::runtime::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("http connection ended: {error}");
             }

@@ -115,7 +115,7 @@ pub(super) async fn stream(
     let mut sent = within(deadline, NO_ANSWER, sending).await?;
     inbound.set_head(Metadata::new());
     let inbound = inbound.clone();
-    tokio::spawn(async move {
+    crate::runtime::spawn(async move {
         let ended = pin!(poll_fn(|cx| {
             inbound.watch_consumer(cx.waker());
             if inbound.is_closed() {

@@ -1,20 +1,5 @@
 //! Messages of `.proto` files as structs of Thrift, by their descriptors: what callers on Thrift send to services of
-//! protobuf, and get from them.
-//!
-//! | in protobuf | in Thrift |
-//! | --- | --- |
-//! | a method | a function with field 1, the request, and field 0 of the result, the reply |
-//! | a message | a struct; fields keep their numbers |
-//! | `int32 sint32 sfixed32`, enums | `i32` |
-//! | `uint32 fixed32`, and everything of 64 bits | `i64`, that of `uint64` with the same bits |
-//! | `bool`, `double float` | `bool`, `double` |
-//! | `string`, `bytes` | `string`, `binary` |
-//! | `repeated`, `map` | `list`, `map` |
-//! | a member of a `oneof`, and what is `optional` | a field that is there if it was set |
-//!
-//! Other fields are always there in replies, as those of Thrift are that are neither `optional` nor `required`. Of
-//! requests all whole numbers fit where their value does, a `set` is a list, and fields that the message does not have
-//! are skipped. Thrift numbers fields with 16 bits: a reply in which a field of a higher number is set is refused.
+//! protobuf and get from them, and what a proxy hands on between the two.
 
 mod read;
 mod write;
@@ -22,93 +7,200 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use crate::{Codec, Result, Status};
+use super::NOTHING;
+use crate::{Code, Codec, Origin, Result, Status};
 use buffa::DecodeOptions;
-use buffa_descriptor::{DescriptorPool, MethodDescriptor, reflect::DynamicMessage};
+use buffa_descriptor::{DescriptorPool, MessageIndex, reflect::DynamicMessage};
 use bytes::Bytes;
-use read::Requests;
-use std::sync::Arc;
-use switchboard_wire::{
-    ServiceInfo,
-    thrift::{
-        Type,
-        value::{put_field_head, put_stop},
-    },
+use read::Structs;
+use std::{fmt, sync::Arc};
+use switchboard_wire::thrift::{
+    Type,
+    value::{put_field_head, put_stop},
 };
+use write::Written;
 
-/// The messages of a service.
-pub(crate) struct Messages {
+/// Messages of protobuf as structs of Thrift, and back.
+///
+/// | in protobuf | in Thrift |
+/// | --- | --- |
+/// | a method | a function with field 1, the request, and field 0 of the result, the reply |
+/// | a message | a struct; fields keep their numbers |
+/// | `int32 sint32 sfixed32`, enums | `i32` |
+/// | `uint32 fixed32`, and everything of 64 bits | `i64`, that of `uint64` with the same bits |
+/// | `bool`, `double float` | `bool`, `double` |
+/// | `string`, `bytes` | `string`, `binary` |
+/// | `repeated`, `map` | `list`, `map` |
+/// | a member of a `oneof`, and what is `optional` | a field that is there if it was set |
+///
+/// Other fields are always written as Thrift, as those are that are neither `optional` nor `required`. Of what is read
+/// all whole numbers fit where their value does, a `set` is a list, and fields that the message does not have are
+/// skipped. Thrift numbers fields with 16 bits: a message in which a field of a higher number is set is refused.
+#[derive(Clone)]
+pub struct Messages {
     pool: Arc<DescriptorPool>,
-    service: &'static str,
+}
+
+/// Those of one method.
+#[derive(Clone)]
+pub struct MethodMessages {
+    pool: Arc<DescriptorPool>,
+    request: MessageIndex,
+    reply: MessageIndex,
+}
+
+/// Field 1 of a function's arguments, field 0 of its result.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Reply = 0,
+    Request = 1,
 }
 
 impl Messages {
-    /// Those that the descriptor of the service describes.
+    /// Those that an encoded `google.protobuf.FileDescriptorSet` describes, as
+    /// [`ServiceInfo`](crate::ServiceInfo::descriptor) has one.
     ///
     /// # Errors
     /// `Internal` for a descriptor that fits nothing.
-    pub(crate) fn of(service: &ServiceInfo) -> Result<Messages> {
-        // These bytes are part of the program.
-        let pool = DescriptorPool::decode_with_options(service.descriptor, &trusted()).map_err(|error| {
-            Status::internal(format!("the descriptor of service {}: {error}", service.name))
-        })?;
-        Ok(Messages { pool: Arc::new(pool), service: service.name })
+    pub fn read(descriptor: &[u8]) -> Result<Messages> {
+        // It is part of the program, or of its settings.
+        let pool = DescriptorPool::decode_with_options(descriptor, &trusted());
+        let pool = pool.map_err(|error| Status::internal(format!("the descriptor: {error}")))?;
+        Ok(Messages { pool: Arc::new(pool) })
     }
 
-    /// The request of a method as protobuf.
+    /// Those of a method.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are no such struct.
-    pub(crate) fn request(&self, method: &str, codec: Codec, bytes: &Bytes) -> Result<Bytes> {
-        let input = self.method(method)?.input();
-        let mut requests = Requests::new(&self.pool, bytes);
-        let mut written = Vec::with_capacity(bytes.len());
-        let read = match codec {
-            Codec::ThriftStruct => requests.message(input, &mut written),
-            _ => requests.argument(input, &mut written),
-        };
-        read.map_err(|error| super::malformed(self.pool.message(input).full_name(), codec, &error))?;
-        Ok(written.into())
-    }
-
-    /// The reply of a method, which is protobuf, as Thrift.
-    ///
-    /// # Errors
-    /// `Unimplemented` for a field whose number Thrift does not have, `ResourceExhausted` for what is too large or too
-    /// deep for it.
-    pub(crate) fn reply(&self, method: &str, codec: Codec, bytes: &[u8]) -> Result<Bytes> {
-        let output = self.method(method)?.output();
-        let mut message = DynamicMessage::new(self.pool.clone(), output);
-        // The handler wrote them.
-        message.merge_with_options(bytes, &trusted()).map_err(|error| {
-            let name = self.pool.message(output).full_name();
-            Status::internal(format!("the reply is no {name}: {error}"))
+    /// `Unimplemented` where the descriptor has no such method.
+    pub fn method(&self, service: &str, name: &str) -> Result<MethodMessages> {
+        let method = self.pool.service_by_name(service).and_then(|service| service.method(name));
+        let method = method.ok_or_else(|| {
+            Status::unimplemented(format!("{service}/{name} has no descriptor that Thrift could go by"))
         })?;
-        let mut written = Vec::with_capacity(bytes.len() * 2);
-        if codec != Codec::ThriftStruct {
-            put_field_head(&mut written, Type::STRUCT, 0);
-        }
-        write::message(&message, &mut written, 1)?;
-        if codec != Codec::ThriftStruct {
-            put_stop(&mut written);
-        }
-        if written.len() > i32::MAX as usize {
-            let text = format!("a reply of {} bytes is over the limit of Thrift", written.len());
-            return Err(Status::resource_exhausted(text));
-        }
-        Ok(written.into())
-    }
-
-    fn method(&self, name: &str) -> Result<&MethodDescriptor> {
-        let method = self.pool.service_by_name(self.service).and_then(|service| service.method(name));
-        method.ok_or_else(|| {
-            Status::unimplemented(format!(
-                "{}/{name} has no descriptor that Thrift could go by",
-                self.service
-            ))
-        })
+        Ok(MethodMessages { pool: self.pool.clone(), request: method.input(), reply: method.output() })
     }
 }
+
+impl MethodMessages {
+    /// A request in another of the codecs `Proto`, `Thrift` and `ThriftStruct`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are no such request, `Unimplemented` for a field whose number Thrift does not
+    /// have and for other codecs, `ResourceExhausted` for what is too large or too deep for Thrift, or grows by more
+    /// than 1 MiB and to more than 16 times its size.
+    pub fn request(&self, from: Codec, to: Codec, bytes: &Bytes) -> Result<Bytes> {
+        self.rewritten(Side::Request, from, to, bytes)
+    }
+
+    /// A reply in another of these codecs.
+    ///
+    /// # Errors
+    /// Those of [`request`](Self::request), with `Internal` for bytes that are no such reply; `FailedPrecondition` for
+    /// a result in which there is an exception: protobuf has no place for one.
+    pub fn reply(&self, from: Codec, to: Codec, bytes: &Bytes) -> Result<Bytes> {
+        self.rewritten(Side::Reply, from, to, bytes)
+    }
+
+    fn rewritten(&self, side: Side, from: Codec, to: Codec, bytes: &Bytes) -> Result<Bytes> {
+        let message = match from {
+            Codec::Proto => bytes.clone(),
+            Codec::Thrift | Codec::ThriftStruct => self.to_protobuf(side, from, bytes)?,
+            other => return Err(self.foreign(side, other)),
+        };
+        match to {
+            Codec::Proto => Ok(message),
+            Codec::Thrift | Codec::ThriftStruct => self.to_thrift(side, to, &message),
+            other => Err(self.foreign(side, other)),
+        }
+    }
+
+    fn to_protobuf(&self, side: Side, from: Codec, bytes: &Bytes) -> Result<Bytes> {
+        let message = self.of(side);
+        let mut structs = Structs::new(&self.pool, bytes);
+        let mut written = Vec::with_capacity(bytes.len());
+        let read = match (from, side) {
+            (Codec::ThriftStruct, _) => structs.message(message, &mut written).map(Ok),
+            (_, Side::Request) => structs.argument(message, &mut written).map(Ok),
+            (_, Side::Reply) => structs.result(message, &mut written),
+        };
+        match read {
+            Ok(Ok(())) => Ok(written.into()),
+            Ok(Err(Some(field))) => Err(Status::new(
+                Code::FailedPrecondition,
+                format!(
+                    "the method threw what field {field} of its result declares, and protobuf has no name for"
+                ),
+            )
+            .with_origin(Origin::Peer)),
+            // `void`.
+            Ok(Err(None)) if self.pool.message(message).fields().is_empty() => Ok(Bytes::new()),
+            Ok(Err(None)) => Err(Status::internal(NOTHING)),
+            Err(error) => Err(self.malformed(side, from, &error)),
+        }
+    }
+
+    fn to_thrift(&self, side: Side, to: Codec, bytes: &Bytes) -> Result<Bytes> {
+        let (options, most) = match side {
+            Side::Request => {
+                (DecodeOptions::new(), REQUEST_GROWN_MAX.max(bytes.len().saturating_mul(GROWTH_MAX)))
+            }
+            // Some handler wrote it.
+            Side::Reply => (trusted(), i32::MAX as usize),
+        };
+        let mut message = DynamicMessage::new(self.pool.clone(), self.of(side));
+        let read = message.merge_with_options(bytes, &options);
+        read.map_err(|error| self.malformed(side, Codec::Proto, &error))?;
+        let mut written = Written::new(bytes.len() * 2, most.min(i32::MAX as usize));
+        if to == Codec::Thrift {
+            put_field_head(written.out(), Type::STRUCT, side as i16);
+        }
+        written.message(&message, 1)?;
+        if to == Codec::Thrift {
+            put_stop(written.out());
+        }
+        Ok(written.into_bytes())
+    }
+
+    fn of(&self, side: Side) -> MessageIndex {
+        match side {
+            Side::Reply => self.reply,
+            Side::Request => self.request,
+        }
+    }
+
+    fn malformed(&self, side: Side, codec: Codec, error: &dyn fmt::Display) -> Status {
+        let status = super::malformed(self.pool.message(self.of(side)).full_name(), codec, error);
+        match side {
+            Side::Request => status,
+            Side::Reply => Status::internal(status.message().to_owned()),
+        }
+    }
+
+    #[cold]
+    fn foreign(&self, side: Side, codec: Codec) -> Status {
+        super::super::foreign(self.pool.message(self.of(side)).full_name(), codec, "proto and thrift here")
+    }
+}
+
+impl fmt::Debug for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MethodMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |side| self.pool.message(self.of(side)).full_name();
+        let (request, reply) = (name(Side::Request), name(Side::Reply));
+        f.debug_struct("MethodMessages").field("request", &request).field("reply", &reply).finish()
+    }
+}
+
+/// What a request may become in any case. A few bytes of protobuf can stand for many empty fields, which Thrift writes.
+const REQUEST_GROWN_MAX: usize = 1 << 20;
+/// How many times its size larger ones may have.
+const GROWTH_MAX: usize = 16;
 
 fn trusted() -> DecodeOptions {
     DecodeOptions::new().with_element_memory_limit(usize::MAX)

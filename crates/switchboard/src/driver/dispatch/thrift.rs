@@ -17,7 +17,7 @@ pub(super) struct Schema(Arc<OnceLock<Result<Messages>>>);
 
 impl Schema {
     fn of(&self, service: &ServiceInfo) -> Result<&Messages> {
-        self.0.get_or_init(|| Messages::of(service)).as_ref().map_err(Clone::clone)
+        self.0.get_or_init(|| Messages::read(service.descriptor)).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -38,15 +38,16 @@ pub(super) fn answer<'a>(
     call: Call,
 ) -> BoxFuture<'a, Result<Reply>> {
     Box::pin(async move {
-        let messages = schema.of(service.info())?;
-        let (index, codec, method) = (call.method(), call.codec(), call.cx().method().name);
+        let info = service.info();
+        let messages = schema.of(info)?.method(info.name, call.cx().method().name)?;
+        let (index, codec) = (call.method(), call.codec());
         let (request, mut cx) = call.into_one()?;
         let packing = cx.packing();
         cx.set_packing(Packing::OFF, false);
-        let request = RequestBody::One(messages.request(method, codec, &request)?);
+        let request = RequestBody::One(messages.request(codec, Codec::Proto, &request)?);
         let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?.joined();
         let body = match reply.body {
-            ReplyBody::One(message) => compressed(packing, messages.reply(method, codec, &message)?),
+            ReplyBody::One(message) => compressed(packing, messages.reply(Codec::Proto, codec, &message)?),
             other => other,
         };
         Ok(Reply { body, ..reply })

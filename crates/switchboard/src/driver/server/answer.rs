@@ -31,7 +31,7 @@ const TALLY_MAX: u64 = 1024;
 /// A method whose handlers hold the turn for longer is named in a metric and a log line.
 const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
-impl<W: ServerWire> Connection<W> {
+impl<W: ServerWire + ?Sized> Connection<W> {
     /// Begins a call: checks it, starts its handler, and parks what is not ready.
     #[inline]
     pub(super) fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
@@ -553,7 +553,7 @@ impl<W: ServerWire> Connection<W> {
     }
 }
 
-impl<W> Connection<W> {
+impl<W: ?Sized> Connection<W> {
     /// Adds what was counted to the counters of the peer.
     #[cold]
     pub(super) fn tell_peer(&mut self) {

@@ -72,7 +72,7 @@ impl Holding {
     }
 }
 
-impl<W: ServerWire> Connection<W> {
+impl<W: ServerWire + ?Sized> Connection<W> {
     /// Looks how much room there is for this turn.
     #[inline]
     pub(super) fn look(&mut self) {
@@ -199,7 +199,7 @@ impl<W: ServerWire> Connection<W> {
     }
 }
 
-impl<W> Connection<W> {
+impl<W: ?Sized> Connection<W> {
     /// The connection ends, and holds nothing any more.
     pub(super) fn release(&mut self) {
         self.shared.memory.change(self.holding.told, 0);

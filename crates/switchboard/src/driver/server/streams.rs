@@ -17,7 +17,7 @@ use std::{
 };
 use switchboard_wire::wire::{CallId, ServerWire};
 
-impl<W: ServerWire> Connection<W> {
+impl<W: ServerWire + ?Sized> Connection<W> {
     pub(super) fn inbound(&mut self, id: CallId) -> Option<Arc<Queue>> {
         let index = self.calls.find(id)?;
         self.calls.get_mut(index)?.inbound.clone()

@@ -1,4 +1,4 @@
-//! Structs of Thrift, written as protobuf while they are read: no value of a request is kept.
+//! Structs of Thrift, written as protobuf while they are read: no value is kept.
 
 use buffa::{
     encoding::{Tag, WireType, encode_varint},
@@ -9,16 +9,16 @@ use bytes::Bytes;
 use switchboard_wire::thrift::{Malformed, Reader, Type, Value};
 
 /// Reads structs as the messages of a pool.
-pub(super) struct Requests<'a> {
+pub(super) struct Structs<'a> {
     pool: &'a DescriptorPool,
     input: Reader<'a>,
 }
 
 type Read<T = ()> = Result<T, Malformed>;
 
-impl<'a> Requests<'a> {
-    pub(super) fn new(pool: &'a DescriptorPool, bytes: &'a Bytes) -> Requests<'a> {
-        Requests { pool, input: Reader::new(bytes) }
+impl<'a> Structs<'a> {
+    pub(super) fn new(pool: &'a DescriptorPool, bytes: &'a Bytes) -> Structs<'a> {
+        Structs { pool, input: Reader::new(bytes) }
     }
 
     /// The struct of a function's arguments, of which field 1 is the message; without one it is empty.
@@ -33,6 +33,34 @@ impl<'a> Requests<'a> {
         }
         self.input.leave();
         Ok(())
+    }
+
+    /// The struct of a function's result, of which field 0 is the message; without one says which exception is in it,
+    /// if one is.
+    pub(super) fn result(
+        &mut self,
+        message: MessageIndex,
+        out: &mut Vec<u8>,
+    ) -> Read<Result<(), Option<i16>>> {
+        let mut outcome = Err(None);
+        self.input.enter()?;
+        while let Some((kind, id)) = self.input.field()? {
+            match (kind, id) {
+                (Type::STRUCT, 0) => {
+                    self.message(message, out)?;
+                    outcome = Ok(());
+                }
+                (kind, 0) => return Err(wrong("the reply", "a struct", kind)),
+                (kind, id) => {
+                    self.input.skip(kind)?;
+                    if kind == Type::STRUCT {
+                        outcome = outcome.map_err(|_| Some(id));
+                    }
+                }
+            }
+        }
+        self.input.leave();
+        Ok(outcome)
     }
 
     pub(super) fn message(&mut self, message: MessageIndex, out: &mut Vec<u8>) -> Read {

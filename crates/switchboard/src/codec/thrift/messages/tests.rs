@@ -12,7 +12,11 @@ package test;
 service Mirror {
   rpc Show(All) returns (All);
   rpc Rise(All) returns (High);
+  rpc Gather(Crowd) returns (Nothing);
 }
+
+message Crowd { repeated All all = 1; }
+message Nothing {}
 
 enum Color { RED = 0; BLUE = 7; }
 
@@ -65,8 +69,8 @@ impl protox::file::FileResolver for Source {
 static MESSAGES: LazyLock<Messages> = LazyLock::new(|| {
     let mut compiler = protox::Compiler::with_file_resolver(Source);
     compiler.open_file("test.proto").unwrap();
-    let descriptor = compiler.encode_file_descriptor_set().leak();
-    Messages::of(&ServiceInfo { name: "test.Mirror", methods: &[], descriptor }).unwrap()
+    let descriptor = &compiler.encode_file_descriptor_set();
+    Messages::read(descriptor).unwrap()
 });
 
 /// The struct of arguments with a request of these fields.
@@ -80,10 +84,20 @@ fn field<T: Value>(id: i16, value: &T) -> Vec<u8> {
     written
 }
 
+/// A request as protobuf.
+fn read(method: &str, codec: Codec, bytes: &Bytes) -> Result<Bytes> {
+    MESSAGES.method("test.Mirror", method)?.request(codec, Codec::Proto, bytes)
+}
+
+/// A reply as Thrift.
+fn write(method: &str, codec: Codec, bytes: &[u8]) -> Result<Bytes> {
+    MESSAGES.method("test.Mirror", method)?.reply(Codec::Proto, codec, &Bytes::copy_from_slice(bytes))
+}
+
 /// What a service answers that returns what it gets.
 fn shown(fields: &[u8]) -> Result<Vec<u8>> {
-    let request = MESSAGES.request("Show", Codec::Thrift, &arguments(fields))?;
-    MESSAGES.reply("Show", Codec::Thrift, &request).map(|reply| reply.to_vec())
+    let request = read("Show", Codec::Thrift, &arguments(fields))?;
+    write("Show", Codec::Thrift, &request).map(|reply| reply.to_vec())
 }
 
 /// Fields of every type, in the order of their numbers.
@@ -127,8 +141,8 @@ fn every_type_goes_there_and_back() {
     assert_eq!(shown(&every_type()).unwrap(), same);
 
     let bare = [every_type(), vec![0]].concat().into();
-    let request = MESSAGES.request("Show", Codec::ThriftStruct, &bare).unwrap();
-    assert_eq!(MESSAGES.reply("Show", Codec::ThriftStruct, &request).unwrap(), bare);
+    let request = read("Show", Codec::ThriftStruct, &bare).unwrap();
+    assert_eq!(write("Show", Codec::ThriftStruct, &request).unwrap(), bare);
 }
 
 #[test]
@@ -142,7 +156,7 @@ fn what_is_left_out_has_its_default_where_it_has_no_presence() {
         assert_eq!([2, 4, 8, 10, 11, 12, 13, 15].into_iter().any(head), is_there, "{id}");
     }
     // No arguments at all, as of a function without any.
-    assert_eq!(MESSAGES.request("Show", Codec::Thrift, &Bytes::from_static(&[0])).unwrap(), "");
+    assert_eq!(read("Show", Codec::Thrift, &Bytes::from_static(&[0])).unwrap(), "");
 }
 
 #[test]
@@ -189,19 +203,16 @@ fn mistakes_are_named_by_their_field() {
             "{status}"
         );
     }
-    let status = MESSAGES.request("Show", Codec::Thrift, &Bytes::from(field(1, &5i32))).unwrap_err();
+    let status = read("Show", Codec::Thrift, &Bytes::from(field(1, &5i32))).unwrap_err();
     assert!(status.message().contains("the request is a struct and not of type 8"), "{status}");
-    assert_eq!(
-        MESSAGES.request("Hide", Codec::Thrift, &Bytes::new()).unwrap_err().code(),
-        Code::Unimplemented
-    );
+    assert_eq!(read("Hide", Codec::Thrift, &Bytes::new()).unwrap_err().code(), Code::Unimplemented);
 }
 
 #[test]
 fn replies_that_thrift_cannot_carry_say_why() {
     // High { low: "x" }, and the same with a field that has no number in Thrift.
-    assert!(MESSAGES.reply("Rise", Codec::Thrift, b"\x0a\x01x").is_ok());
-    let status = MESSAGES.reply("Rise", Codec::Thrift, b"\x82\x80\x10\x01x").unwrap_err();
+    assert!(write("Rise", Codec::Thrift, b"\x0a\x01x").is_ok());
+    let status = write("Rise", Codec::Thrift, b"\x82\x80\x10\x01x").unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     assert!(status.message().contains("field high of test.High has the number 32768"), "{status}");
 
@@ -214,22 +225,72 @@ fn replies_that_thrift_cannot_carry_say_why() {
         outer.extend_from_slice(&deep);
         deep = outer;
     }
-    let status = MESSAGES.reply("Show", Codec::Thrift, &deep).unwrap_err();
+    let status = write("Show", Codec::Thrift, &deep).unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    assert_eq!(MESSAGES.reply("Show", Codec::Thrift, &[0xff]).unwrap_err().code(), Code::Internal);
+    assert_eq!(write("Show", Codec::Thrift, &[0xff]).unwrap_err().code(), Code::Internal);
+}
+
+#[test]
+fn a_server_of_thrift_is_asked_by_messages_and_answers_with_them() {
+    let arguments = arguments(&every_type());
+    let mut result = arguments.to_vec();
+    result[2] = 0;
+    let result = Bytes::from(result);
+    let show = MESSAGES.method("test.Mirror", "Show").unwrap();
+    let message = read("Show", Codec::Thrift, &arguments).unwrap();
+    assert_eq!(show.request(Codec::Proto, Codec::Thrift, &message).unwrap(), arguments);
+    assert_eq!(show.reply(Codec::Thrift, Codec::Proto, &result).unwrap(), message);
+    let bare = [every_type(), vec![0]].concat();
+    assert_eq!(show.request(Codec::Thrift, Codec::ThriftStruct, &arguments).unwrap(), bare);
+    assert_eq!(show.reply(Codec::ThriftStruct, Codec::Thrift, &bare.into()).unwrap(), result);
+    let other = show.request(Codec::Json, Codec::Thrift, &message).unwrap_err();
+    assert_eq!(other.code(), Code::Unimplemented, "{other}");
+}
+
+#[test]
+fn results_that_are_no_message_say_what_they_are() {
+    let answered = |method: &str, result: &[u8]| {
+        let messages = MESSAGES.method("test.Mirror", method).unwrap();
+        messages.reply(Codec::Thrift, Codec::Proto, &Bytes::copy_from_slice(result))
+    };
+    assert_eq!(answered("Gather", &[0]).unwrap(), "", "of a function that is void");
+    for (result, code, text) in [
+        (&b"\x0c\0\x02\x08\0\x01\0\0\0\x05\0\0"[..], Code::FailedPrecondition, "field 2 of its result"),
+        (b"\0", Code::Internal, "neither a value nor an exception"),
+        (b"\x08\0\x02\0\0\0\x05\0", Code::Internal, "neither a value nor an exception"),
+        (b"\x08\0\0\0\0\0\x05\0", Code::Internal, "the reply is a struct and not of type 8"),
+        (b"\x0c\0\0\x0b\0\x01\0\0\0\0\0\0", Code::Internal, "a is a whole number and not of type 11"),
+        (b"\x0c\0\0", Code::Internal, "end in the middle"),
+    ] {
+        let status = answered("Show", result).unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(text), "{status}");
+    }
+}
+
+#[test]
+fn requests_that_grow_too_much_are_refused() {
+    let gather = MESSAGES.method("test.Mirror", "Gather").unwrap();
+    // Each is two bytes, and some twenty fields of Thrift.
+    let crowd = |count| Bytes::from(b"\x0a\0".repeat(count));
+    assert!(gather.request(Codec::Proto, Codec::Thrift, &crowd(1000)).is_ok());
+    let status = gather.request(Codec::Proto, Codec::Thrift, &crowd(20_000)).unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("more than 1048576 bytes, which is the limit"), "{status}");
+    assert!(gather.request(Codec::Proto, Codec::Thrift, &Bytes::from_static(&[0xff])).is_err());
 }
 
 #[test]
 fn broken_bytes_are_read_or_refused() {
     let good = arguments(&every_type());
     for at in 0..good.len() {
-        assert!(MESSAGES.request("Show", Codec::Thrift, &good.slice(..at)).is_err(), "{at}");
+        assert!(read("Show", Codec::Thrift, &good.slice(..at)).is_err(), "{at}");
         for value in [0, 1, 0x7f, 0xff] {
             let mut bad = good.to_vec();
             bad[at] = value;
-            if let Ok(request) = MESSAGES.request("Show", Codec::Thrift, &bad.into()) {
+            if let Ok(request) = read("Show", Codec::Thrift, &bad.into()) {
                 // Of text that is none it is the handler that would say so.
-                let _ = MESSAGES.reply("Show", Codec::Thrift, &request);
+                let _ = write("Show", Codec::Thrift, &request);
             }
         }
     }

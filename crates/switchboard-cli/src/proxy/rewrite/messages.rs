@@ -1,0 +1,252 @@
+//! Messages of one direction: protobuf by its descriptor and as structs of Thrift, JSON and MessagePack as what they
+//! say they are.
+
+use super::{Family, functions};
+use crate::{
+    call::{For, Function, Outcome},
+    proxy::known,
+};
+use bytes::Bytes;
+use prost::Message;
+use prost_reflect::{DynamicMessage, MessageDescriptor};
+use serde_json::Value;
+use switchboard::{Codec, Result, Status, codec::thrift::MethodMessages, proxy::Translation};
+
+/// Deepest nesting of MessagePack that is read, that of JSON here.
+const DEPTH_MAX: usize = 128;
+
+/// What is known of the messages of a method.
+#[derive(Clone, Debug)]
+pub(super) struct Messages {
+    types: Option<[MessageDescriptor; 2]>,
+    structs: Option<MethodMessages>,
+    /// Names the exceptions of a Thrift service.
+    function: Option<Function>,
+}
+
+/// Where messages go.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) enum Side {
+    Request,
+    Reply,
+}
+
+impl Messages {
+    /// Nothing, which is enough for codecs that name their fields.
+    pub(super) fn plain() -> Messages {
+        Messages { types: None, structs: None, function: None }
+    }
+
+    /// Those of protobuf.
+    ///
+    /// # Errors
+    /// A schema that Thrift cannot go by, where it is to.
+    pub(super) fn of(
+        known: &known::Messages,
+        function: Option<&Function>,
+        has_thrift: bool,
+    ) -> Result<Messages> {
+        Ok(Messages {
+            types: Some([known.request(), known.reply()]),
+            structs: has_thrift.then(|| known.structs()).transpose()?,
+            function: function.filter(|_| has_thrift).cloned(),
+        })
+    }
+
+    /// Rewrites the messages of a call.
+    pub(super) fn translation(self, from: Codec, to: Codec) -> Translation {
+        let of_replies = self.clone();
+        Translation::new(
+            move |request| self.rewritten(Side::Request, &request, from, to),
+            move |reply| of_replies.rewritten(Side::Reply, &reply, to, from),
+        )
+    }
+
+    /// As JSON for people.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn shown(&self, side: Side, message: &Bytes, codec: Codec) -> Result<Value> {
+        let json = match codec {
+            Codec::Json => message.clone(),
+            codec => self.rewritten(side, message, codec, Codec::Json)?,
+        };
+        read_value(&json, Codec::Json).map_err(|why| side.wrong(codec, &why))
+    }
+
+    fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
+        let (mut message, mut codec) = (message.clone(), from);
+        if Family::of(from) == Family::Thrift {
+            let read = self.as_structs(side, from, Codec::Proto, &message);
+            (message, codec) =
+                (read.map_err(|status| self.thrown(&message, from).unwrap_or(status))?, Codec::Proto);
+        }
+        let wanted = if Family::of(to) == Family::Thrift { Codec::Proto } else { to };
+        if codec != wanted {
+            let descriptor = self.types.as_ref().map(|types| &types[side as usize]);
+            let written = rewrite(&message, codec, wanted, descriptor);
+            message = written.map_err(|why| side.wrong(from, &why))?;
+        }
+        match wanted == to {
+            true => Ok(message),
+            false => self.as_structs(side, wanted, to, &message),
+        }
+    }
+
+    fn as_structs(&self, side: Side, from: Codec, to: Codec, message: &Bytes) -> Result<Bytes> {
+        let Some(structs) = &self.structs else {
+            return Err(Status::internal("nothing is known of Thrift here"));
+        };
+        match side {
+            Side::Request => structs.request(from, to, message),
+            Side::Reply => structs.reply(from, to, message),
+        }
+    }
+
+    /// The exception that a result holds which is no message, if there is a file that names it.
+    fn thrown(&self, result: &Bytes, codec: Codec) -> Option<Status> {
+        match functions::outcome(self.function.as_ref()?, result, codec, For::Programs) {
+            Ok(Outcome::Thrown(thrown)) => Some(thrown.status()),
+            _ => None,
+        }
+    }
+}
+
+impl Side {
+    /// The status for a message that is none.
+    pub(super) fn wrong(self, codec: Codec, why: &str) -> Status {
+        match self {
+            Side::Request => {
+                Status::invalid_argument(format!("the request is no {codec} of its method: {why}"))
+            }
+            Side::Reply => Status::internal(format!("the reply is no {codec} of its method: {why}")),
+        }
+    }
+}
+
+/// The same message in another codec, of which the type has to be known where protobuf is one of them.
+fn rewrite(
+    message: &Bytes,
+    from: Codec,
+    to: Codec,
+    descriptor: Option<&MessageDescriptor>,
+) -> std::result::Result<Bytes, String> {
+    let Some(descriptor) = descriptor.filter(|_| [from, to].contains(&Codec::Proto)) else {
+        return write_value(&read_value(message, from)?, to);
+    };
+    let message = read(message, from, descriptor)?;
+    match to {
+        Codec::Proto => Ok(message.encode_to_vec().into()),
+        Codec::Json => serde_json::to_vec(&message).map(Bytes::from).map_err(|error| error.to_string()),
+        to => write_value(&serde_json::to_value(&message).map_err(|error| error.to_string())?, to),
+    }
+}
+
+/// Reads a message of this type.
+fn read(
+    message: &Bytes,
+    codec: Codec,
+    descriptor: &MessageDescriptor,
+) -> std::result::Result<DynamicMessage, String> {
+    let descriptor = descriptor.clone();
+    match codec {
+        Codec::Proto => {
+            DynamicMessage::decode(descriptor, message.clone()).map_err(|error| error.to_string())
+        }
+        Codec::Json => {
+            let mut json = serde_json::Deserializer::from_slice(message);
+            let read = DynamicMessage::deserialize(descriptor, &mut json);
+            read.and_then(|read| json.end().map(|()| read)).map_err(|error| error.to_string())
+        }
+        codec => DynamicMessage::deserialize(descriptor, read_value(message, codec)?)
+            .map_err(|error| error.to_string()),
+    }
+}
+
+/// Reads what says itself how it is made up.
+///
+/// # Errors
+/// What is wrong with it, or that its codec does not say.
+pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<Value, String> {
+    match codec {
+        Codec::Json => serde_json::from_slice(message).map_err(|error| error.to_string()),
+        Codec::MsgPack => {
+            let mut read = rmp_serde::Deserializer::new(&message[..]);
+            read.set_max_depth(DEPTH_MAX);
+            serde::Deserialize::deserialize(&mut read)
+                .map_err(|error: rmp_serde::decode::Error| error.to_string())
+        }
+        codec => Err(format!("{codec} is read with a schema alone")),
+    }
+}
+
+/// Writes it so.
+///
+/// # Errors
+/// What the codec has nothing for.
+pub(super) fn write_value(value: &Value, codec: Codec) -> std::result::Result<Bytes, String> {
+    let written = match codec {
+        Codec::MsgPack => rmp_serde::to_vec_named(value).map_err(|error| error.to_string()),
+        _ => serde_json::to_vec(value).map_err(|error| error.to_string()),
+    };
+    written.map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost_reflect::DescriptorPool;
+
+    fn greeting() -> MessageDescriptor {
+        let source =
+            "syntax = \"proto3\"; package t; message G { string user_name = 1; int64 n = 2; bytes b = 3; }";
+        let mut pool = DescriptorPool::global();
+        let file = protox::file::File::from_source("t.proto", source).unwrap();
+        pool.add_file_descriptor_proto(file.file_descriptor_proto().clone()).unwrap();
+        pool.get_message_by_name("t.G").unwrap()
+    }
+
+    fn value(json: &Bytes) -> Value {
+        serde_json::from_slice(json).unwrap()
+    }
+
+    #[test]
+    fn a_message_is_the_same_in_every_codec() {
+        let json = Bytes::from_static(br#"{"userName":"Ada","n":"7","b":"AQ=="}"#);
+        let codecs = [Codec::Json, Codec::MsgPack, Codec::Proto];
+        for from in codecs {
+            let first = rewrite(&json, Codec::Json, from, Some(&greeting())).unwrap();
+            for to in codecs {
+                let second = rewrite(&first, from, to, Some(&greeting())).unwrap();
+                let back = rewrite(&second, to, Codec::Json, Some(&greeting())).unwrap();
+                assert_eq!(value(&back), value(&json), "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_and_messagepack_need_no_schema() {
+        let json = Bytes::from_static(br#"{"a":[1,null,"x"],"b":{"c":1.5}}"#);
+        let packed = rewrite(&json, Codec::Json, Codec::MsgPack, None).unwrap();
+        assert_eq!(packed[0], 0x82);
+        let back = rewrite(&packed, Codec::MsgPack, Codec::Json, None).unwrap();
+        assert_eq!(value(&back), value(&json));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_no_panic() {
+        let deep = vec![0x91; 100_000];
+        for (bytes, codec) in [
+            (&deep[..], Codec::MsgPack),
+            (b"\xc1", Codec::MsgPack),
+            (b"{", Codec::Json),
+            (b"{} {}", Codec::Json),
+            (br#"{"nobody": 1}"#, Codec::Json),
+            (b"\xff", Codec::Proto),
+        ] {
+            let bytes = Bytes::copy_from_slice(bytes);
+            let to = if codec == Codec::Proto { Codec::Json } else { Codec::Proto };
+            assert!(rewrite(&bytes, codec, to, Some(&greeting())).is_err(), "{codec}");
+        }
+    }
+}
