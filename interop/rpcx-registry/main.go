@@ -3,7 +3,8 @@
 //	rpcx-registry register KIND WHERE BASE SERVICE NETWORK@ADDRESS META
 //	rpcx-registry discover KIND WHERE BASE SERVICE
 //
-// KIND is etcd or redis, WHERE its HOST:PORT; or mdns, which has neither WHERE nor BASE: they are any text.
+// KIND is consul, etcd, redis or zookeeper, WHERE its HOST:PORT; or mdns, which has neither WHERE nor BASE: they are any
+// text.
 //
 // "register" says "registered" and goes on until its input ends; then it deregisters. "discover" writes a line for each
 // list: the pairs, sorted, as KEY?META with a space between two.
@@ -17,8 +18,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rpcxio/libkv"
+	"github.com/rpcxio/libkv/store"
+	"github.com/rpcxio/libkv/store/redis"
+	consulclient "github.com/rpcxio/rpcx-consul/client"
+	consulplugin "github.com/rpcxio/rpcx-consul/serverplugin"
 	etcdclient "github.com/rpcxio/rpcx-etcd/client"
 	etcdplugin "github.com/rpcxio/rpcx-etcd/serverplugin"
+	zkclient "github.com/rpcxio/rpcx-zookeeper/client"
+	zkplugin "github.com/rpcxio/rpcx-zookeeper/serverplugin"
 	"github.com/smallnest/rpcx/client"
 	"github.com/smallnest/rpcx/log"
 	"github.com/smallnest/rpcx/serverplugin"
@@ -26,6 +34,12 @@ import (
 
 // Plug-ins write and look again so often.
 const interval = time.Second
+
+// Consul has no sessions of less.
+const consulInterval = 10 * time.Second
+
+// The session of a server that has ended without a word ends so much later.
+var zkOptions = &store.Config{ConnectionTimeout: 2 * time.Second}
 
 func main() {
 	log.SetDummyLogger()
@@ -55,6 +69,10 @@ type plugin interface {
 func register(kind, where, base, service, address, meta string) error {
 	var p plugin
 	switch kind {
+	case "consul":
+		p = &consulplugin.ConsulRegisterPlugin{
+			ServiceAddress: address, ConsulServers: []string{where}, BasePath: base, UpdateInterval: consulInterval,
+		}
 	case "etcd":
 		p = &etcdplugin.EtcdV3RegisterPlugin{
 			ServiceAddress: address, EtcdServers: []string{where}, BasePath: base, UpdateInterval: interval,
@@ -68,6 +86,11 @@ func register(kind, where, base, service, address, meta string) error {
 		// It has nothing to start before it has a service.
 		if err := p.Register(service, nil, meta); err != nil {
 			return err
+		}
+	case "zookeeper":
+		p = &zkplugin.ZooKeeperRegisterPlugin{
+			ServiceAddress: address, ZooKeeperServers: []string{where}, BasePath: base, UpdateInterval: interval,
+			Options: zkOptions,
 		}
 	default:
 		return fmt.Errorf("%q is no kind of registry", kind)
@@ -106,12 +129,29 @@ func discover(kind, where, base, service string) error {
 
 func discoveryOf(kind, where, base, service string) (client.ServiceDiscovery, error) {
 	switch kind {
+	case "consul":
+		return consulclient.NewConsulDiscovery(base, service, []string{where}, nil)
 	case "etcd":
 		return etcdclient.NewEtcdV3Discovery(base, service, []string{where}, true, nil)
 	case "mdns":
 		return client.NewMDNSDiscovery(service, interval, interval, "")
+	case "redis":
+		return redisDiscovery(base, service, where)
+	case "zookeeper":
+		return zkclient.NewZookeeperDiscovery(base, service, []string{where}, zkOptions)
 	}
 	return nil, fmt.Errorf("there is no plug-in for clients and %q", kind)
+}
+
+// redisDiscovery has rpcx's store for Redis below what its discoveries for stores have in common: their module for Redis
+// adds a way of writing prefixes.
+func redisDiscovery(base, service, where string) (client.ServiceDiscovery, error) {
+	redis.Register()
+	kv, err := libkv.NewStore(store.REDIS, []string{where}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return consulclient.NewConsulDiscoveryStore(base+"/"+service, kv)
 }
 
 func show(pairs []*client.KVPair) {

@@ -23,6 +23,8 @@ pub(crate) enum Peer {
     Chromium,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
     ConnectConformance,
+    /// An old one with few modules: what is used of it has stayed as it was.
+    Consul,
     Curl,
     /// The DNS server.
     Dnsmasq,
@@ -53,7 +55,7 @@ pub(crate) enum Peer {
     Rpcx,
     /// Python with the library of Apache Thrift.
     Thrift,
-    /// rpcx's plug-ins for etcd, of a server and of a client.
+    /// rpcx's plug-ins for registries, of servers and of clients.
     RpcxRegistry,
     /// Counts instructions and system calls.
     Valgrind,
@@ -65,6 +67,7 @@ const ALL: &[Peer] = &[
     Peer::Buf,
     Peer::Chromium,
     Peer::ConnectConformance,
+    Peer::Consul,
     Peer::Curl,
     Peer::Evans,
     Peer::Dnsmasq,
@@ -169,9 +172,10 @@ impl Peers {
             Peer::Valgrind => valgrind(),
             Peer::Redis => debian("redis-server", "redis-server"),
             Peer::ZooKeeper => zookeeper(),
-            Peer::Erpc => self.go_module("erpc/peer", "erpc-peer"),
-            Peer::Rpcx => self.go_module("rpcx/peer", "rpcx-peer"),
-            Peer::RpcxRegistry => self.go_module("rpcx-registry", "rpcx-registry"),
+            Peer::Consul => self.go_module("consul", "github.com/hashicorp/consul", "consul"),
+            Peer::Erpc => self.go_module("erpc/peer", ".", "erpc-peer"),
+            Peer::Rpcx => self.go_module("rpcx/peer", ".", "rpcx-peer"),
+            Peer::RpcxRegistry => self.go_module("rpcx-registry", ".", "rpcx-registry"),
             Peer::Buf => self.go("github.com/bufbuild/buf/cmd/buf", "v1.50.0"),
             Peer::Evans => self.go_required("github.com/ktr0731/evans", "", "v0.10.11"),
             Peer::Ghz => self.go("github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
@@ -211,9 +215,9 @@ impl Peers {
         })
     }
 
-    /// A program whose module lies in `interop`; it names the versions of what it needs. Built each time, as its
-    /// sources may have changed; Go knows when there is nothing to do.
-    fn go_module(&self, sources: &str, name: &str) -> Result<PathBuf, Failure> {
+    /// A package of a module that lies in `interop`, or that such a one requires; it names the versions of what it
+    /// needs. Built each time, as its sources may have changed; Go knows when there is nothing to do.
+    fn go_module(&self, sources: &str, package: &str, name: &str) -> Result<PathBuf, Failure> {
         if !process::is_in_path("go") {
             return Err(Failure::new("go is not installed"));
         }
@@ -223,7 +227,7 @@ impl Peers {
         let sources = self.interop.join(sources);
         attempt(|| {
             process::run(
-                Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(&sources),
+                Command::new("go").args(["build", "-o"]).arg(&program).arg(package).current_dir(&sources),
             )
         })?;
         Ok(program)
@@ -315,6 +319,7 @@ impl Peer {
             Self::Buf => "buf",
             Self::Chromium => "Chromium",
             Self::ConnectConformance => "connectconformance",
+            Self::Consul => "Consul",
             Self::Curl => "curl",
             Self::Evans => "evans",
             Self::Dnsmasq => "dnsmasq",
@@ -334,7 +339,7 @@ impl Peer {
             Self::Rpcx => "rpcx for Go",
             Self::Kiss => "Python with the libraries of FlatBuffers and gRPC",
             Self::Thrift => "Python with the library of Apache Thrift",
-            Self::RpcxRegistry => "rpcx's plug-ins for etcd",
+            Self::RpcxRegistry => "rpcx's plug-ins for registries",
             Self::ZooKeeper => "ZooKeeper",
         }
     }

@@ -99,7 +99,7 @@ pub(crate) const ALL: &[Step] = &[
     },
     Step {
         name: "registries",
-        about: "every registry against its real server: DNS, etcd, Redis, ZooKeeper",
+        about: "every registry against its real server: Consul, DNS, etcd, Redis, ZooKeeper",
         check: |run| suites::registries(run),
     },
     Step {

@@ -46,17 +46,25 @@ const GRPC_CASES: [&str; 17] = [
 
 /// The tests of the registries with all of them built in; none may be left out for a server that is missing.
 pub(crate) fn registries(run: &Run<'_>) -> Outcome {
-    let missing: Vec<String> = [Peer::Dnsmasq, Peer::Etcd, Peer::Redis, Peer::RpcxRegistry, Peer::ZooKeeper]
-        .into_iter()
-        .filter_map(|peer| run.peers.path(peer).err().map(|failure| failure.to_string()))
-        .collect();
-    if !missing.is_empty() {
-        return Outcome::Skipped(missing.join("; "));
-    }
     let mut command = run.workspace.cargo_command();
     command.args(["test", "--package", "switchboard-registry", "--all-features", "--lib", "--tests"]);
-    if let Ok(plugins) = run.peers.path(Peer::RpcxRegistry) {
-        command.env("SWITCHBOARD_RPCX_REGISTRY", plugins);
+    let mut missing = Vec::new();
+    for (peer, variable) in [
+        (Peer::Consul, Some("SWITCHBOARD_CONSUL")),
+        (Peer::Dnsmasq, None),
+        (Peer::Etcd, None),
+        (Peer::Redis, None),
+        (Peer::RpcxRegistry, Some("SWITCHBOARD_RPCX_REGISTRY")),
+        (Peer::ZooKeeper, None),
+    ] {
+        match (run.peers.path(peer), variable) {
+            (Ok(path), Some(variable)) => drop(command.env(variable, path)),
+            (Ok(_), None) => {}
+            (Err(failure), _) => missing.push(failure.to_string()),
+        }
+    }
+    if !missing.is_empty() {
+        return Outcome::Skipped(missing.join("; "));
     }
     process::run(command.env("SWITCHBOARD_REGISTRIES", "required")).into()
 }

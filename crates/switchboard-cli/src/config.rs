@@ -1,5 +1,5 @@
-//! The settings of `switchboard serve` from all their sources: defaults, a TOML file, the environment, flags; each
-//! overrules those before it. A key that nobody knows is a mistake, with the nearest one that exists.
+//! The settings of `switchboard serve` and `switchboard proxy` from all their sources: defaults, a TOML file, the
+//! environment, flags; each overrules those before it. A key that nobody knows is a mistake, with the nearest one that exists.
 
 mod command;
 mod keys;
@@ -9,14 +9,45 @@ use keys::{Key, Kind, all};
 use std::{fmt, fs, path::Path, time::Duration};
 use switchboard::{Limits, Running, Tls, limits};
 
-/// Variables of the environment begin so: `SWITCHBOARD_SERVE_LIMITS_CALLS_MAX`, `SWITCHBOARD_SERVE_LISTEN`.
-const PREFIX: &str = "SWITCHBOARD_SERVE_";
 /// Names that are less alike are no suggestion.
 const ALIKE: f64 = 0.75;
+
+/// Whose settings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Root {
+    Proxy,
+    Serve,
+}
+
+impl Root {
+    fn command(self) -> &'static str {
+        match self {
+            Root::Proxy => "proxy",
+            Root::Serve => "serve",
+        }
+    }
+
+    /// Variables of the environment begin so: `SWITCHBOARD_SERVE_LIMITS_CALLS_MAX`, `SWITCHBOARD_PROXY_LISTEN`.
+    fn prefix(self) -> &'static str {
+        match self {
+            Root::Proxy => "SWITCHBOARD_PROXY_",
+            Root::Serve => "SWITCHBOARD_SERVE_",
+        }
+    }
+
+    /// The command that shows all of them.
+    fn shown_by(self) -> &'static str {
+        match self {
+            Root::Proxy => "switchboard config default --proxy",
+            Root::Serve => "switchboard config default",
+        }
+    }
+}
 
 /// Every setting, and who set it.
 #[derive(Debug)]
 pub(crate) struct Config {
+    root: Root,
     keys: Vec<Key>,
     given: Vec<Option<Given>>,
 }
@@ -51,9 +82,8 @@ impl Config {
     ///
     /// # Errors
     /// The first mistake, and where it is.
-    pub(crate) fn load(file: Option<&Path>) -> Result<Config, String> {
-        let keys = all();
-        let mut config = Config { given: keys.iter().map(|_| None).collect(), keys };
+    pub(crate) fn load(root: Root, file: Option<&Path>) -> Result<Config, String> {
+        let mut config = Config::new(root);
         if let Some(path) = file {
             let read = fs::read_to_string(path).map_err(|error| error.to_string());
             let read = read.and_then(|text| config.file(&text, &path.display().to_string()));
@@ -65,6 +95,12 @@ impl Config {
         Ok(config)
     }
 
+    /// Nothing set.
+    fn new(root: Root) -> Config {
+        let keys = all(root);
+        Config { root, given: keys.iter().map(|_| None).collect(), keys }
+    }
+
     fn file(&mut self, text: &str, path: &str) -> Result<(), String> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         self.table("", table, path)
@@ -72,7 +108,8 @@ impl Config {
 
     fn table(&mut self, prefix: &str, table: toml::Table, path: &str) -> Result<(), String> {
         for (key, value) in table {
-            let name = format!("{prefix}{key}");
+            // As flags have it.
+            let name = format!("{prefix}{key}").replace('-', "_");
             let texts = match value {
                 toml::Value::Table(inner) if prefix.is_empty() && self.is_table(&name) => {
                     self.table(&format!("{name}."), inner, path)?;
@@ -98,10 +135,11 @@ impl Config {
     }
 
     fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), String> {
-        let mut own: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let prefix = self.root.prefix();
+        let mut own: Vec<_> = variables.filter(|(name, _)| name.starts_with(prefix)).collect();
         own.sort_unstable();
         for (variable, value) in own {
-            let name = variable[PREFIX.len()..].to_lowercase();
+            let name = variable[prefix.len()..].to_lowercase();
             let known = self.keys.iter().find(|key| key.name.replace('.', "_") == name);
             let (name, texts) = match known {
                 Some(key) => (key.name.clone(), key.kind.split(value)),
@@ -120,6 +158,43 @@ impl Config {
     pub(crate) fn flag(&mut self, name: &str, texts: impl IntoIterator<Item = String>) -> Result<(), String> {
         let texts: Vec<_> = texts.into_iter().collect();
         if texts.is_empty() { Ok(()) } else { self.set(name, texts, Source::Flag) }
+    }
+
+    /// Sets limits that flags give as `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// A limit that there is not, and a value that cannot be.
+    pub(crate) fn limit_flags<'a>(
+        &mut self,
+        settings: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), String> {
+        for setting in settings {
+            let (name, value) = setting.split_once('=').ok_or("a limit is NAME=VALUE")?;
+            self.flag(&format!("limits.{name}"), [value.to_owned()])?;
+        }
+        Ok(())
+    }
+
+    /// The name of the setting that `--LONG` sets, if it sets one of its own.
+    pub(crate) fn name_of_flag(&self, long: &str) -> Option<String> {
+        let key = self.keys.iter().find(|key| key.flag() == long && !matches!(key.kind, Kind::Limit(_)));
+        key.map(|key| key.name.clone())
+    }
+
+    /// What was given, but for limits, as flags that say the same.
+    pub(crate) fn as_flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        for (key, given) in self.keys.iter().zip(&self.given) {
+            let texts = given.iter().flat_map(|given| &given.texts);
+            match key.kind {
+                Kind::Limit(_) => {}
+                Kind::Switch => {
+                    flags.extend(texts.filter(|on| *on == "true").map(|_| format!("--{}", key.flag())))
+                }
+                _ => flags.extend(texts.map(|text| format!("--{}={text}", key.flag()))),
+            }
+        }
+        flags
     }
 
     fn set(&mut self, name: &str, texts: Vec<String>, source: Source) -> Result<(), String> {
@@ -147,7 +222,7 @@ impl Config {
         let nearest = self.keys.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
         match nearest.filter(|key| alike(key) > ALIKE) {
             Some(key) => format!("there is no setting {name:?}; did you mean {}?", key.name),
-            None => format!("there is no setting {name:?}; `switchboard config default` shows all"),
+            None => format!("there is no setting {name:?}; `{}` shows all", self.root.shown_by()),
         }
     }
 
@@ -214,8 +289,16 @@ impl Config {
         Ok(limits)
     }
 
-    /// Brings the changes of a file into force as far as that can be done while the server runs; says what was done.
-    pub(crate) fn reload(&mut self, new: Config, running: &Running) -> Vec<String> {
+    /// Brings what the sources say by now into force, and says on standard error what was done.
+    pub(crate) fn follow(&mut self, new: Result<Config, String>, running: &Running) {
+        match new {
+            Ok(new) => self.reload(new, running).iter().for_each(|said| eprintln!("reloaded: {said}")),
+            Err(why) => eprintln!("not reloaded: {why}"),
+        }
+    }
+
+    /// As far as that can be done while the server runs.
+    fn reload(&mut self, new: Config, running: &Running) -> Vec<String> {
         let mut said = Vec::new();
         for at in 0..self.keys.len() {
             let (key, name) = (&self.keys[at], self.keys[at].name.as_str());
@@ -239,7 +322,7 @@ impl Config {
 }
 
 /// A value as a flag would spell it; none for what no flag takes.
-pub(crate) fn text_of(value: &toml::Value) -> Option<String> {
+fn text_of(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
@@ -253,8 +336,7 @@ mod tests {
     use super::*;
 
     fn empty() -> Config {
-        let keys = all();
-        Config { given: keys.iter().map(|_| None).collect(), keys }
+        Config::new(Root::Serve)
     }
 
     #[test]
@@ -306,5 +388,34 @@ mod tests {
             error.contains("SWITCHBOARD_SERVE_LITSEN") && error.contains("did you mean listen?"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_proxy_has_what_its_flags_are_and_shares_the_rest() {
+        let mut config = Config::new(Root::Proxy);
+        let file = "to = [\"a:1\"]\ndeadline-max = \"30s\"\nknown_only = true\nreflect = false\nrate = 7\n\
+                    [limits]\ncalls_max = 5\n[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n";
+        config.file(file, "a.toml").unwrap();
+        let variables = [("SWITCHBOARD_PROXY_TO", "b:1, c:1"), ("SWITCHBOARD_SERVE_LISTEN", "of another")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        config.environment(variables.into_iter()).unwrap();
+        let mut flags = config.as_flags();
+        flags.sort_unstable();
+        let wanted =
+            ["--deadline-max=30s", "--known-only", "--rate=7", "--tls-cert=c.pem", "--tls-key=k.pem"];
+        assert_eq!(flags, [&wanted[..], &["--to=b:1", "--to=c:1"]].concat());
+        assert_eq!(config.limits().unwrap().get(switchboard::Limit::CallsMax), 5);
+        for (file, expected) in [
+            ("tap_filtre = [\"a.*\"]", "did you mean tap_filter?"),
+            ("[limits]\nmesage_bytes_max = 1", "did you mean limits.message_bytes_max?"),
+            ("zebra = 1", "`switchboard config default --proxy` shows all"),
+            ("handover = \"/a\"", "there is no setting \"handover\""),
+            ("config = \"a.toml\"", "there is no setting \"config\""),
+            ("rate = 0", "number from 1"),
+            ("deadline_max = 5", "ms, s, min or h"),
+        ] {
+            let error = config.file(file, "a.toml").unwrap_err();
+            assert!(error.contains(expected), "{file}: {error}");
+        }
     }
 }

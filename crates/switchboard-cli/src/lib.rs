@@ -33,7 +33,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(Box<serve::ServeArgs>),
-    /// Check and explain the settings of `serve`.
+    /// Check and explain the settings of `serve` and `proxy`.
     Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
     /// rpcx, baidu_std, eRPC, kiss-rpc or Thrift.

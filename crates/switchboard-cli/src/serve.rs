@@ -2,7 +2,7 @@
 
 use crate::{
     announce,
-    config::Config,
+    config::{Config, Root},
     log::{self, Level},
     services,
     serving::{self, Stop},
@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
-use switchboard::{Limits, Running, Runtime, Server, limits::Source};
+use switchboard::{Limits, Runtime, Server, limits::Source};
 use switchboard_registry::EmbeddedServer;
 
 /// `switchboard serve`.
@@ -120,11 +120,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
             lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
         }
         serving::print(&lines)?;
-        let reload = |running: &Running| match args.config() {
-            Ok(new) => config.reload(new, running).iter().for_each(|said| eprintln!("reloaded: {said}")),
-            Err(why) => eprintln!("not reloaded: {why}"),
-        };
-        serving::until_stopped(running, stop, reload).await;
+        serving::until_stopped(running, stop, |running| config.follow(args.config(), running)).await;
         Ok(())
     })
 }
@@ -157,12 +153,9 @@ fn server(config: &Config) -> Server {
 impl ServeArgs {
     /// The file and the environment, overruled by what flags set.
     fn config(&self) -> Result<Config, String> {
-        let mut config = Config::load(self.config.as_deref())?;
+        let mut config = Config::load(Root::Serve, self.config.as_deref())?;
         let path = |path: &PathBuf| path.display().to_string();
-        for setting in self.limit.iter().chain(&self.sniff_timeout).chain(&self.drain_timeout) {
-            let (name, value) = setting.split_once('=').ok_or("a limit is NAME=VALUE")?;
-            config.flag(&format!("limits.{name}"), [value.to_owned()])?;
-        }
+        config.limit_flags(self.limit.iter().chain(&self.sniff_timeout).chain(&self.drain_timeout))?;
         for (name, file) in self.tls.given() {
             config.flag(name, file.map(path))?;
         }

@@ -321,22 +321,24 @@ fn settings_are_checked_explained_and_printed() {
 
 #[test]
 fn settings_are_reloaded_as_far_as_they_can_be() {
-    let path = file("reload.toml", "slow_call = \"100ms\"\nadmin = \"127.0.0.1:0\"\n");
-    let mut server = Running::start(&format!("serve --listen 127.0.0.1:0 --config {path}"));
-    server.line("listening on http://");
-    let admin = server.line("admin pages on http://");
-    let flags = || get(&admin, "/flags?format=json");
-    assert!(flags().contains("\"value\": \"100ms\""), "{}", flags());
-    std::fs::write(&path, "slow_call = \"300ms\"\nadmin = \"127.0.0.1:0\"\nworkers = 3\n").unwrap();
-    server.send(rustix::process::Signal::HUP);
-    let start = std::time::Instant::now();
-    while !flags().contains("\"value\": \"300ms\"") {
-        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{}", flags());
-        std::thread::yield_now();
+    for command in ["serve", "proxy --to 127.0.0.1:1"] {
+        let path = file("reload.toml", "slow_call = \"100ms\"\nadmin = \"127.0.0.1:0\"\n");
+        let mut server = Running::start(&format!("{command} --listen 127.0.0.1:0 --config {path}"));
+        server.line("listening on http://");
+        let admin = server.line("admin pages on http://");
+        let flags = || get(&admin, "/flags?format=json");
+        assert!(flags().contains("\"value\": \"100ms\""), "{}", flags());
+        std::fs::write(&path, "slow_call = \"300ms\"\nadmin = \"127.0.0.1:0\"\nworkers = 3\n").unwrap();
+        server.send(rustix::process::Signal::HUP);
+        let start = std::time::Instant::now();
+        while !flags().contains("\"value\": \"300ms\"") {
+            assert!(start.elapsed() < std::time::Duration::from_secs(30), "{}", flags());
+            std::thread::yield_now();
+        }
+        let (code, log) = server.signal(rustix::process::Signal::TERM);
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains("workers changed: it comes into force with the next start"), "{log}");
     }
-    let (code, log) = server.signal(rustix::process::Signal::TERM);
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("workers changed: it comes into force with the next start"), "{log}");
 }
 
 /// Head and body of what is at the path.

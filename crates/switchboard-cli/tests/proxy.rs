@@ -175,7 +175,18 @@ fn settings_come_from_a_file_and_the_environment_too() {
     assert!(failed.status.code() == Some(1) && shown.contains("there is no setting \"too\""), "{shown}");
     let failed = switchboard().arg("proxy").env("SWITCHBOARD_PROXY_RATE", "many").output().unwrap();
     let shown = String::from_utf8_lossy(&failed.stderr);
-    assert!(failed.status.code() == Some(1) && shown.contains("--rate"), "{shown}");
+    assert!(failed.status.code() == Some(1) && shown.contains("no number"), "{shown}");
+
+    let named = switchboard().args(["config", "default", "--proxy"]).output().unwrap();
+    fs::write(&settings, &named.stdout).unwrap();
+    let text = String::from_utf8_lossy(&named.stdout);
+    assert!(text.contains("# deadline_max = \"30s\"") && text.contains("[limits]"), "{text}");
+    let checked = switchboard().args(["config", "check", path, "--proxy"]).status().unwrap();
+    assert!(checked.success());
+    fs::write(&settings, "to = [\"a:1\"]\ntap_filter = [\"status=odd\"]\ntap = \"-\"\n").unwrap();
+    let failed = switchboard().args(["config", "check", path, "--proxy"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && shown.contains("--tap-filter"), "{shown}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio::{
     sync::Mutex,
     time::{sleep, timeout},
 };
-use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, Error, EventType};
+use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, CreateOptions, Error, EventType};
 
 /// A registry in ZooKeeper, from version 3.6 on.
 ///
@@ -158,35 +158,44 @@ impl Store {
     }
 
     async fn create(&self, client: &Client, path: &str, value: &[u8]) -> Result<()> {
-        const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
         let (shared, acls) = (&self.shared, Acls::anyone_all());
+        let options = CreateMode::Ephemeral.with_acls(acls);
         // Somebody may make or delete the node meanwhile, but not again and again.
         for _ in 0..5 {
-            match shared.or_error(client.create(path, value, &EPHEMERAL.with_acls(acls))).await? {
-                Ok(_) => return Ok(()),
+            let call = match shared.or_error(client.create(path, value, &options)).await? {
                 Err(Error::NoNode) => {
                     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
                     shared.answer(client.mkdir(folder, &CreateMode::Persistent.with_acls(acls))).await?;
+                    continue;
                 }
-                Err(Error::NodeExists) => {
-                    let Some(stat) = shared.answer(client.check_stat(path)).await? else { continue };
-                    let call = if stat.ephemeral_owner == client.session_id().0 {
-                        shared.or_error(client.set_data(path, value, None)).await?.map(|_| true)
-                    } else {
-                        // Of a session that has not ended yet: of this process before its restart, say.
-                        shared.or_error(client.delete(path, None)).await?.map(|()| false)
-                    };
-                    match call {
-                        Ok(true) => return Ok(()),
-                        Ok(false) | Err(Error::NoNode) => {}
-                        Err(error) => return Err(shared.failed(&error)),
-                    }
-                }
+                // Our own, whose value is another now, or of a session that has not ended yet: of this process before
+                // its restart, say. In its place comes a new one, since rpcx's clients only hear of names that come
+                // and go.
+                Err(Error::NodeExists) => shared.or_error(replace(client, path, value, &options)).await?,
+                call => call.map(drop),
+            };
+            match call {
+                Ok(()) => return Ok(()),
+                Err(Error::NoNode) => {}
                 Err(error) => return Err(shared.failed(&error)),
             }
         }
         Err(Status::unavailable(format!("{}: others change {path} all the time", shared.name)))
     }
+}
+
+/// Deletes a node and makes another with its name, at once.
+async fn replace(
+    client: &Client,
+    path: &str,
+    value: &[u8],
+    options: &CreateOptions<'_>,
+) -> Result<(), Error> {
+    let mut both = client.new_multi_writer();
+    both.add_delete(path, None)?;
+    both.add_create(path, value, options)?;
+    both.commit().await?;
+    Ok(())
 }
 
 impl Backend for Store {

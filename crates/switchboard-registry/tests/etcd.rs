@@ -10,7 +10,7 @@ use suite::{
     process::find,
     rpcx,
 };
-use switchboard::discover::{Instance, Options, Registry, State};
+use switchboard::discover::{Options, Registry};
 use switchboard_registry::{Etcd, layout::Style};
 use tokio::process::Command;
 
@@ -68,30 +68,6 @@ async fn plug_ins_of_rpcx_find_our_servers_and_we_find_theirs() {
     // As most programs of rpcx have it, with a slash first.
     for base in ["/rpcx_test", "rpcx_test"] {
         let url = format!("etcd://127.0.0.1:{}/{base}?layout=rpcx&ttl=2s&confirm_after=0s", local.port());
-        let registry = switchboard_registry::connect(&url).unwrap();
-        let mut watch = registry.watch("Arith");
-
-        let mut discovery = plugins.discover(base, "Arith");
-        assert_eq!(discovery.line().await, "");
-        let server = plugins.register(base, "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
-        // It has the prefix of the other.
-        let twin = plugins.register(base, "Arithmetic", "tcp@10.0.0.8:8972", "").await;
-        let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
-        suite::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
-        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2").await;
-
-        let ours = Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx").zone("z");
-        let lease = registry.register(ours.clone()).await.unwrap();
-        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2 tcp@10.0.0.9:80?zone=z").await;
-        lease.replace(ours.state(State::Draining)).await.unwrap();
-        let inactive = "tcp@10.0.0.9:80?state=inactive&switchboard.state=draining&zone=z";
-        discovery.until(&format!("tcp@10.0.0.7:8972?group=g&weight=2 {inactive}")).await;
-        lease.end().await.unwrap();
-        discovery.until("tcp@10.0.0.7:8972?group=g&weight=2").await;
-
-        server.end().await;
-        twin.end().await;
-        suite::until(&mut watch, "").await;
-        discovery.until("").await;
+        rpcx::both_ways(&plugins, base, &url, async || {}).await;
     }
 }

@@ -1,20 +1,23 @@
-//! `switchboard config`: the settings of `serve`, checked, explained, and as a file to begin with.
+//! `switchboard config`: the settings of `serve` or `proxy`, checked, explained, and as a file to begin with.
 
-use super::{Config, Key, all};
-use crate::serving::print;
+use super::{Config, Key, Root, all};
+use crate::{proxy::ProxyArgs, serving::print};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// `switchboard config`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
+    /// Of `proxy`, not of `serve`.
+    #[arg(long, global = true)]
+    proxy: bool,
     #[command(subcommand)]
     action: Action,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read FILE and the environment as `serve --config FILE` would, and say whether all is well.
+    /// Read FILE and the environment as `--config FILE` would, and say whether all is well.
     Check { file: PathBuf },
     /// Print a file with every setting, its default and what it means.
     Default,
@@ -25,25 +28,31 @@ enum Action {
 /// # Errors
 /// The first mistake in the file or the environment.
 pub(crate) fn run(args: ConfigArgs) -> Result<(), String> {
+    let root = if args.proxy { Root::Proxy } else { Root::Serve };
     match args.action {
         Action::Check { file } => {
-            let config = Config::load(Some(&file))?;
+            let config = Config::load(root, Some(&file))?;
             config.tls()?;
             config.limits()?;
+            if args.proxy {
+                ProxyArgs::of(&config)?;
+            }
             print(&format!("{}: all is well\n", file.display()))
         }
-        Action::Default => print(&default()),
-        Action::Explain { file } => print(&Config::load(file.as_deref())?.explain()),
+        Action::Default => print(&default(root)),
+        Action::Explain { file } => print(&Config::load(root, file.as_deref())?.explain()),
     }
 }
 
 /// A file in which every setting is a comment.
-fn default() -> String {
-    let mut text = "# Settings of `switchboard serve --config FILE`. Flags overrule the environment\n\
-                    # (SWITCHBOARD_SERVE_LISTEN, SWITCHBOARD_SERVE_LIMITS_CALLS_MAX), and that overrules this file.\n"
-        .to_owned();
+fn default(root: Root) -> String {
+    let (command, prefix) = (root.command(), root.prefix());
+    let mut text = format!(
+        "# Settings of `switchboard {command} --config FILE`. Flags overrule the environment\n\
+         # ({prefix}LISTEN, {prefix}LIMITS_CALLS_MAX), and that overrules this file.\n"
+    );
     let mut table = "";
-    let keys = all();
+    let keys = all(root);
     for key in &keys {
         let (of, name) = key.name.split_once('.').unwrap_or(("", &key.name));
         if of != table {

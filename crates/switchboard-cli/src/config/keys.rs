@@ -1,8 +1,10 @@
-//! Every setting of `switchboard serve` by name: one table for files, environment, flags and their documentation.
+//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table each for files, environment, flags and
+//! their documentation.
 
-use crate::log::Level;
-use clap::ValueEnum;
-use std::ops::RangeInclusive;
+use super::Root;
+use crate::{log::Level, proxy::ProxyArgs};
+use clap::{Arg, ArgAction, Command, ValueEnum};
+use std::{borrow::Cow, ops::RangeInclusive};
 use switchboard::{Limit, Limits, limits::Source};
 
 /// A setting.
@@ -15,9 +17,37 @@ pub(super) struct Key {
     pub(super) default: Option<String>,
     /// As a file may spell it.
     pub(super) example: String,
-    pub(super) doc: &'static str,
+    pub(super) doc: Cow<'static, str>,
     /// A change comes into force with SIGHUP.
     pub(super) reloads: bool,
+}
+
+impl Key {
+    /// That of a flag of its own.
+    fn of_flag(flag: &Arg, long: &str) -> Key {
+        let value = flag.get_value_names().unwrap_or_default().first().map_or("", |name| name.as_str());
+        let (kind, default) = match (flag.get_action(), value) {
+            (ArgAction::SetTrue, _) => (Kind::Switch, Some("false".to_owned())),
+            (ArgAction::Append, _) => (Kind::Texts, None),
+            (_, "N") => (Kind::Count(1..=u32::MAX.into()), None),
+            (_, "TIME") => (Kind::Time, None),
+            _ => (Kind::Text, None),
+        };
+        let doc = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        let example = match kind {
+            Kind::Switch => "true",
+            Kind::Count(_) => "100",
+            Kind::Time => "30s",
+            _ => value,
+        };
+        let (name, example) = (long.replace('-', "_"), example.to_owned());
+        Key { name, kind, default, example, doc: doc.into(), reloads: false }
+    }
+
+    /// The flag that says the same, without its dashes.
+    pub(super) fn flag(&self) -> String {
+        self.name.replace(['.', '_'], "-")
+    }
 }
 
 /// What a value may be.
@@ -103,11 +133,35 @@ impl Kind {
 }
 
 /// All of them, those of one table together.
-pub(super) fn all() -> Vec<Key> {
-    let key = |name: &str, kind, default: Option<&str>, example: &str, doc| {
+pub(super) fn all(root: Root) -> Vec<Key> {
+    match root {
+        Root::Proxy => of_flags(&ProxyArgs::flags()),
+        Root::Serve => of_serve(),
+    }
+}
+
+/// A setting for each flag: that of `serve` where it has the flag too, and the limits for `--limit`.
+fn of_flags(flags: &Command) -> Vec<Key> {
+    let longs: Vec<_> = flags.get_arguments().filter_map(|flag| Some((flag, flag.get_long()?))).collect();
+    let mut keys = of_serve();
+    keys.retain(|key| {
+        matches!(key.kind, Kind::Limit(_)) || longs.iter().any(|(_, long)| *long == key.flag())
+    });
+    for (flag, long) in longs {
+        if !matches!(long, "config" | "limit") && keys.iter().all(|key| key.flag() != long) {
+            keys.push(Key::of_flag(flag, long));
+        }
+    }
+    // Tables come last in a file; limits are the last of them.
+    keys.sort_by_cached_key(|key| (key.name.contains('.'), matches!(key.kind, Kind::Limit(_))));
+    keys
+}
+
+fn of_serve() -> Vec<Key> {
+    let key = |name: &str, kind, default: Option<&str>, example: &str, doc: &'static str| {
         let reloads = matches!(name, "access_log" | "slow_call");
         let default = default.map(str::to_owned);
-        Key { name: name.to_owned(), kind, default, example: example.to_owned(), doc, reloads }
+        Key { name: name.to_owned(), kind, default, example: example.to_owned(), doc: doc.into(), reloads }
     };
     let mut keys = vec![
         key("access_log", Kind::Count(0..=1_000_000), Some("0"), "100", "log one call in so many; 0: none"),
@@ -196,7 +250,7 @@ pub(super) fn all() -> Vec<Key> {
             kind: Kind::Limit(*limit),
             default: Some(default.clone()),
             example: default,
-            doc: limit.doc(),
+            doc: limit.doc().into(),
             reloads: matches!(limit, Limit::ConnectionsMax | Limit::MemoryBytesMax | Limit::ServerCallsMax),
         }
     }));

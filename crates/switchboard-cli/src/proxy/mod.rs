@@ -25,8 +25,7 @@ use known::Known;
 use rewrite::Rewrite;
 use std::{collections::HashMap, time::Duration};
 use switchboard::{
-    Call, Codec, Limits, Reply, Runtime, Server, Service, ServiceInfo, Status, guard::Rate, limits::Source,
-    proxy::Forward,
+    Call, Codec, Limits, Reply, Runtime, Server, Service, ServiceInfo, Status, guard::Rate, proxy::Forward,
 };
 use tap::Tap;
 use upstream::Upstream;
@@ -36,7 +35,9 @@ use upstream::Upstream;
 /// # Errors
 /// When a setting cannot be, the schema cannot be read, or an address cannot be listened on.
 pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
-    let args = args.completed()?;
+    let mut config = args.config()?;
+    let (limits, own) = (config.limits()?, args);
+    let args = ProxyArgs::of(&config)?;
     log::install(args.log);
     let mut runtime = Runtime::new().spin(Duration::from_micros(args.spin_us.into()));
     if let Some(workers) = args.workers {
@@ -46,7 +47,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
         let upstream = Upstream::new(&args)?;
         let known = Known::of(&args, &upstream).await?;
         let tap = args.tap.start(&known)?;
-        let mut server = forwarding(guarded(&args)?, &args, &upstream, &known)?;
+        let mut server = forwarding(guarded(&args, limits)?, &args, &upstream, &known)?;
         if let Some(tap) = &tap {
             server = server.layer(tap.clone());
         }
@@ -69,7 +70,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
             true => eprint!("{lines}"),
             false => serving::print(&lines)?,
         }
-        serving::until_stopped(running, stop, |_| {}).await;
+        serving::until_stopped(running, stop, |running| config.follow(own.config(), running)).await;
         if let Some(tap) = tap {
             tap.end();
         }
@@ -78,11 +79,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
 }
 
 /// A server with its limits, guards and admin pages, and no service yet.
-fn guarded(args: &ProxyArgs) -> Result<Server, String> {
-    let mut limits = Limits::default();
-    for setting in &args.limit {
-        limits.parse(setting, Source::Flag).map_err(|error| error.to_string())?;
-    }
+fn guarded(args: &ProxyArgs, limits: Limits) -> Result<Server, String> {
     let time = |text: &Option<String>| {
         let time = text.as_deref().map(Limits::parse_time).transpose();
         time.map_err(|error| error.to_string())

@@ -3,10 +3,10 @@
 
 #[cfg(any(feature = "kubernetes", feature = "nacos"))]
 pub(crate) mod http;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod local;
 pub(crate) mod process;
-#[cfg(any(feature = "etcd", feature = "mdns", feature = "redis"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "mdns", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod rpcx;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};

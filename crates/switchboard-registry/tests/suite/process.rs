@@ -24,14 +24,25 @@ pub(crate) fn find(programs: &[&str], package: &str) -> Option<PathBuf> {
         .flat_map(|folder| programs.iter().map(move |program| folder.join(program)))
         .find(|file| file.is_file());
     if found.is_none() {
-        let missing = format!("SKIPPED: {} is not installed: apt-get install {package}", programs[0]);
-        assert!(
-            std::env::var_os("SWITCHBOARD_REGISTRIES").is_none_or(|value| value != "required"),
-            "{missing}"
-        );
-        eprintln!("{missing}");
+        skip(&format!("{} is not installed: apt-get install {package}", programs[0]));
     }
     found
+}
+
+/// The program that a variable names, or a line that says how to have it.
+pub(crate) fn named(variable: &str) -> Option<PathBuf> {
+    let program = std::env::var_os(variable).map(PathBuf::from);
+    if program.is_none() {
+        skip(&format!("{variable} is not set: run `cargo xtask test --only registries`"));
+    }
+    program
+}
+
+/// Says why a test is left out, where none may be missing by failing it.
+fn skip(why: &str) {
+    let required = std::env::var_os("SWITCHBOARD_REGISTRIES").is_some_and(|value| value == "required");
+    assert!(!required, "SKIPPED: {why}");
+    eprintln!("SKIPPED: {why}");
 }
 
 /// A port that is free now. Servers that cannot take port 0 get one so; whoever starts them tries another when it was

@@ -1,6 +1,8 @@
 //! rpcx's own plug-ins, in a program of `interop/rpcx-registry`.
 
+use super::process::named;
 use std::{path::PathBuf, process::Stdio, time::Duration};
+use switchboard::discover::{Instance, State};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -26,11 +28,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 impl Plugins {
     /// The program that `SWITCHBOARD_RPCX_REGISTRY` names, or a line that says how to have it.
     pub(crate) fn of(kind: &'static str, place: &str) -> Option<Plugins> {
-        let Some(program) = std::env::var_os("SWITCHBOARD_RPCX_REGISTRY") else {
-            skip("SWITCHBOARD_RPCX_REGISTRY is not set: run `cargo xtask test --only registries`");
-            return None;
-        };
-        Some(Plugins { program: program.into(), kind, place: place.to_owned() })
+        let program = named("SWITCHBOARD_RPCX_REGISTRY")?;
+        Some(Plugins { program, kind, place: place.to_owned() })
     }
 
     /// A server's, which has registered.
@@ -54,11 +53,60 @@ impl Plugins {
     }
 }
 
-/// Says why a test is left out, where none may be missing by failing it.
-pub(crate) fn skip(why: &str) {
-    let required = std::env::var_os("SWITCHBOARD_REGISTRIES").is_some_and(|value| value == "required");
-    assert!(!required, "SKIPPED: {why}");
-    eprintln!("SKIPPED: {why}");
+/// Servers of theirs and of ours in one store of keys, whose address with the base path is `url`, and clients of both:
+/// each sees who joins, changes and leaves, and theirs that one of ours ends without a word. `armed` returns once their
+/// client would hear of a change, where it may miss one for a moment.
+pub(crate) async fn both_ways(plugins: &Plugins, base: &str, url: &str, armed: impl AsyncFn()) {
+    let registry = switchboard_registry::connect(url).expect("a good address");
+    let mut watch = registry.watch("Arith");
+    assert_eq!(watch.changed().await.instances, []);
+
+    let server = plugins.register(base, "Arith", "tcp@10.0.0.7:8972", "group=g&weight=2").await;
+    // It has the prefix of the other.
+    let twin = plugins.register(base, "Arithmetic", "tcp@10.0.0.8:8972", "").await;
+    let theirs = Instance::new("Arith", "tcp://10.0.0.7:8972?wire=rpcx").group("g").weight(200);
+    super::until_is(&mut watch, |watch| watch.latest().instances == [theirs.clone()]).await;
+    // Some of their clients do not start where nobody has ever been.
+    let mut discovery = plugins.discover(base, "Arith");
+    let found = "tcp@10.0.0.7:8972?group=g&weight=2";
+    let both = format!("{found} tcp@10.0.0.9:80?zone=z");
+    discovery.until(found).await;
+    armed().await;
+
+    let ours = Instance::new("Arith", "tcp://10.0.0.9:80?wire=rpcx").zone("z");
+    let lease = registry.register(ours.clone()).await.expect("the registry takes it");
+    discovery.until(&both).await;
+    armed().await;
+    lease.replace(ours.clone().state(State::Draining)).await.expect("the registry takes it");
+    let inactive = "tcp@10.0.0.9:80?state=inactive&switchboard.state=draining&zone=z";
+    discovery.until(&format!("{found} {inactive}")).await;
+    armed().await;
+    lease.end().await.expect("the registry takes it");
+    discovery.until(found).await;
+    armed().await;
+
+    let process = switchboard_registry::connect(url).expect("a good address");
+    let lease = process.register(ours).await.expect("the registry takes it");
+    discovery.until(&both).await;
+    armed().await;
+    lease.kill();
+    drop(process);
+    discovery.until(found).await;
+    armed().await;
+
+    server.end().await;
+    super::until(&mut watch, "").await;
+    discovery.until("").await;
+    twin.end().await;
+}
+
+/// A server of theirs that ends without a word, as we see it.
+pub(crate) async fn their_crash(plugins: &Plugins, base: &str, url: &str) {
+    let mut watch = switchboard_registry::connect(url).expect("a good address").watch("Crash");
+    let server = plugins.register(base, "Crash", "tcp@10.0.0.7:8972", "").await;
+    super::until(&mut watch, "tcp://10.0.0.7:8972?wire=rpcx").await;
+    server.kill().await;
+    super::until(&mut watch, "").await;
 }
 
 impl Plugin {
@@ -81,6 +129,11 @@ impl Plugin {
         };
         let reached = timeout(LIMIT, reading).await;
         assert!(reached.is_ok(), "{wanted:?} does not come, but {last:?}");
+    }
+
+    /// Ends it without a word.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.expect("it is our child");
     }
 
     /// Ends it as it wishes to be ended.
