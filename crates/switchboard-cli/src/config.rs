@@ -1,5 +1,6 @@
 //! The settings of `switchboard serve` and `switchboard proxy` from all their sources: defaults, a TOML file, the
-//! environment, flags; each overrules those before it. A key that nobody knows is a mistake, with the nearest one that exists.
+//! environment, flags; each overrules those before it. A key that nobody knows is a mistake, with the nearest one that
+//! exists.
 
 mod command;
 mod keys;
@@ -189,7 +190,7 @@ impl Config {
             match key.kind {
                 Kind::Limit(_) => {}
                 Kind::Switch => {
-                    flags.extend(texts.filter(|on| *on == "true").map(|_| format!("--{}", key.flag())))
+                    flags.extend(texts.filter(|on| *on == "true").map(|_| format!("--{}", key.flag())));
                 }
                 _ => flags.extend(texts.map(|text| format!("--{}={text}", key.flag()))),
             }

@@ -5,8 +5,9 @@
 //! left, and the end of either side; what comes back goes the same way. The wires of caller and server are independent
 //! of each other. Where they do not write messages in the same codec, a [`Translate`] rewrites them.
 //!
-//! Callers on Thrift reach a service that has a descriptor without one: its messages are protobuf by then, as everywhere.
-//! Where the server behind speaks Thrift, [`Messages`](crate::codec::thrift::Messages) rewrite those of protobuf.
+//! Callers on Thrift reach a service that has a descriptor without one: its messages are protobuf by then, as
+//! everywhere. Where the server behind speaks Thrift, [`Messages`](crate::codec::thrift::Messages) rewrite those of
+//! protobuf.
 //!
 //! ```
 //! use switchboard::{Channel, Server, proxy::Forward};

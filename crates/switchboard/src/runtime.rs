@@ -219,8 +219,8 @@ type Task<T = ()> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Starts a task on the runtime of this thread.
 ///
-/// As a box, since what tokio has around a future is compiled for each future and kind of scheduler, a thousand lines of
-/// it: too much for tasks that are started once per connection.
+/// As a box, since what tokio has around a future is compiled for each future and kind of scheduler, a thousand lines
+/// of it: too much for tasks that are started once per connection.
 pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let task: Task<T> = Box::pin(future);
     tokio::spawn(task)

@@ -1,5 +1,5 @@
-//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table each for files, environment, flags and
-//! their documentation.
+//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table each for files, environment, flags
+//! and their documentation.
 
 use super::Root;
 use crate::{log::Level, proxy::ProxyArgs};

@@ -1,5 +1,6 @@
 //! MessagePack: structures are maps by the names of their fields, as every other language has them.
 
+#[cfg(feature = "proto")]
 mod json;
 
 use rmp_serde::{
@@ -26,6 +27,7 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, decode::Error
 }
 
 /// The JSON that has the same values as all of `bytes`.
+#[cfg(feature = "proto")]
 pub(super) fn to_json(bytes: &[u8]) -> Result<Vec<u8>, decode::Error> {
     read_all(bytes, |deserializer| {
         json::write(deserializer).map_err(|error| decode::Error::Uncategorized(error.to_string()))
@@ -47,7 +49,7 @@ fn read_all<'a, T>(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "proto"))]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;

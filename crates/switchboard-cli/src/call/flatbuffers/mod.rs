@@ -1,8 +1,8 @@
 //! Calls of services of `.fbs` files: the files say what JSON becomes as FlatBuffers, and what comes back.
 //!
 //! JSON is as `flatc` writes it: enums by the names of their members, several of them with spaces between where they
-//! are bits; a union as two fields, `x_type` with the name of its member and `x`; what has its default left out; vectors of
-//! bytes as lists of numbers. Requests may have vectors of bytes in base64 too.
+//! are bits; a union as two fields, `x_type` with the name of its member and `x`; what has its default left out;
+//! vectors of bytes as lists of numbers. Requests may have vectors of bytes in base64 too.
 
 mod reply;
 mod request;

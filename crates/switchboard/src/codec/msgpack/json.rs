@@ -1,7 +1,7 @@
 //! MessagePack as the JSON that has the same values, for types that are read from JSON anyway.
 //!
-//! Serde reads each type from each format with code of its own. For protobuf messages that would be half as much again as
-//! all their JSON, in every program, for a codec that few of their callers use.
+//! Serde reads each type from each format with code of its own. For protobuf messages that would be half as much again
+//! as all their JSON, in every program, for a codec that few of their callers use.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{
@@ -11,8 +11,8 @@ use serde::{
 };
 use std::{cell::Cell, fmt};
 
-/// Writes the value as JSON: bytes as base64, floating-point numbers that JSON does not have as protobuf's mapping names
-/// them.
+/// Writes the value as JSON: bytes as base64, floating-point numbers that JSON does not have as protobuf's mapping
+/// names them.
 ///
 /// # Errors
 /// What is wrong with the value, or a key of a map that is neither text nor a number.
