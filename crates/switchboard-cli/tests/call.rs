@@ -305,7 +305,7 @@ fn mistakes_say_what_is_meant_and_exit_codes_whose_they_are() {
         (
             &[GREET, "--wire", "soap"],
             2,
-            "possible values: baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, jsonrpc, kiss, native, rpcx, thrift",
+            "possible values: baidu_std, connect, erpc, grpc, grpc-web, grpc-web-text, hulu, jsonrpc, kiss, native, rpcx, sofa, thrift",
         ),
         (&[GREET], 67, "invalid_argument (3): name is empty"),
         (&["demo.v1.Greeter/Watch", "-d", "{}"], 67, "count is 0"),

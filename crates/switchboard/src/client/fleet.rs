@@ -74,6 +74,8 @@ pub(super) struct Shared {
     /// What the channels of members are made with.
     base: ChannelBuilder,
     set: RwLock<Arc<Set>>,
+    /// Whether its set has [one](Set::foreign).
+    has_foreign: AtomicBool,
     /// A member came up or failed, or there is another set.
     changed: Notify,
     budget: Budget,
@@ -151,7 +153,12 @@ impl Fleet {
     }
 
     pub(super) fn codec(&self, preferred: Codec) -> Codec {
-        self.shared.base.options().codec(preferred)
+        let shared = &self.shared;
+        let codec = shared.base.options().codec(preferred);
+        if !shared.has_foreign.load(Ordering::Relaxed) {
+            return codec;
+        }
+        shared.set().foreign.as_ref().map_or(codec, |member| member.link.channel.codec(codec))
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -225,6 +232,7 @@ impl Shared {
             policy,
             base,
             set: RwLock::new(Arc::new(Set::default())),
+            has_foreign: AtomicBool::new(false),
             changed: Notify::new(),
             ejection: Ejection::default(),
             latencies: Latencies::default(),
@@ -238,6 +246,7 @@ impl Shared {
     }
 
     fn replace(&self, set: Set) {
+        self.has_foreign.store(set.foreign.is_some(), Ordering::Relaxed);
         let before =
             std::mem::replace(&mut *self.set.write().unwrap_or_else(PoisonError::into_inner), Arc::new(set));
         // Channels may close here, which must not hold anybody up.

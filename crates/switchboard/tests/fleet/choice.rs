@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use switchboard::{
-    Channel, ChannelBuilder, Code,
+    Channel, ChannelBuilder, Code, Codec,
     balance::{Balance, Endpoint, Endpoints, Outcome, Pick},
     discover::{Fixed, Instance, State},
 };
@@ -39,6 +39,28 @@ async fn names(channel: &Channel) -> HashSet<String> {
         names.insert(name(channel).await);
     }
     names
+}
+
+#[tokio::test]
+async fn members_on_wires_of_others_decide_how_messages_are_written() {
+    let nodes = nodes(2).await;
+    let list = Arc::new(Fixed::new([instance(&nodes[0])]));
+    let channel = fleet(&list).connect().await.unwrap();
+    assert_eq!(name(&channel).await, "a");
+    assert_eq!(channel.codec(Codec::Postcard), Codec::Postcard);
+    let rpcx = Instance::new("test.Flaky", format!("{}?wire=rpcx", nodes[1].running.url()));
+    list.replace([instance(&nodes[0]), rpcx.clone()]);
+    soon(async {
+        while channel.codec(Codec::Postcard) == Codec::Postcard {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(channel.codec(Codec::Proto), Codec::Proto);
+    assert_eq!(names(&channel).await, HashSet::from(["a".to_owned(), "b".to_owned()]));
+    list.replace([rpcx]);
+    soon(async { while names(&channel).await.len() > 1 {} }).await;
+    assert_eq!(name(&channel).await, "b");
 }
 
 #[tokio::test]

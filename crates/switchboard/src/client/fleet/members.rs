@@ -6,7 +6,7 @@ use super::{
     link::{Link, Member},
 };
 use crate::{
-    Result, Retry, Status,
+    Codec, Result, Retry, Status,
     balance::{Endpoint, Endpoints, subset},
     discover::Instance,
 };
@@ -17,11 +17,14 @@ pub(super) struct Set {
     pub(super) endpoints: Endpoints,
     /// In the same order.
     pub(super) members: Vec<Arc<Member>>,
+    /// A member whose address says that it speaks the wire of another framework. Such wires have codecs of their own,
+    /// which members on the native wire take too.
+    pub(super) foreign: Option<Arc<Member>>,
 }
 
 impl Default for Set {
     fn default() -> Set {
-        Set { endpoints: Endpoints::new(Vec::new()), members: Vec::new() }
+        Set { endpoints: Endpoints::new(Vec::new()), members: Vec::new(), foreign: None }
     }
 }
 
@@ -64,7 +67,10 @@ impl Shared {
         }
         members.sort_by(|a, b| a.endpoint.id().cmp(b.endpoint.id()));
         let endpoints = Endpoints::shared(members.iter().map(|member| member.endpoint.clone()).collect());
-        Ok(Set { endpoints, members })
+        let usual = self.base.options().codec(Codec::Postcard);
+        let is_foreign = |member: &&Arc<Member>| member.link.channel.codec(Codec::Postcard) != usual;
+        let foreign = members.iter().find(is_foreign).cloned();
+        Ok(Set { endpoints, members, foreign })
     }
 }
 
