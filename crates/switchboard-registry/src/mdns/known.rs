@@ -9,6 +9,9 @@ use tokio::time::Instant;
 /// others answer and end at the same time.
 const DOUBT: Duration = Duration::from_secs(1);
 
+/// Farewells of a second that are remembered: whoever is on the network can say as many as it likes.
+const GONE_MAX: usize = 1024;
+
 /// What each label stands for, and until when.
 #[derive(Default)]
 pub(super) struct Known {
@@ -32,7 +35,9 @@ impl Known {
         let (label, instances, ttl) = match told {
             Told::Gone(label) => {
                 let Some(_) = self.labels.remove(&label) else { return News::None };
-                self.gone.insert(label, now + DOUBT);
+                if self.gone.len() < GONE_MAX {
+                    self.gone.insert(label, now + DOUBT);
+                }
                 return News::Changed;
             }
             Told::Are(label, instances, ttl) => (label, instances, ttl),
