@@ -1,6 +1,7 @@
 //! Messages to bytes and back, one file a family of types.
 
 pub mod flatbuffers;
+pub mod msgpack;
 #[cfg(feature = "proto")]
 pub mod proto;
 pub mod serde;
@@ -10,7 +11,6 @@ pub mod thrift;
 mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
-mod msgpack;
 mod payload;
 mod raw;
 #[cfg(feature = "proto")]

@@ -26,9 +26,19 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, decode::Error
     read_all(bytes, |deserializer| T::deserialize(deserializer))
 }
 
-/// The JSON that has the same values as all of `bytes`.
+/// The JSON that has the same values as all of `bytes`: byte strings as base64, `NaN` and infinities as texts, as the
+/// JSON mapping of protobuf has them.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are no MessagePack, values more than 128 deep, and names that are neither text nor
+/// number.
 #[cfg(feature = "proto")]
-pub(super) fn to_json(bytes: &[u8]) -> Result<Vec<u8>, decode::Error> {
+pub fn to_json(bytes: &[u8]) -> crate::Result<Vec<u8>> {
+    json_of(bytes).map_err(|error| crate::Status::invalid_argument(format!("no MessagePack: {error}")))
+}
+
+#[cfg(feature = "proto")]
+pub(super) fn json_of(bytes: &[u8]) -> Result<Vec<u8>, decode::Error> {
     read_all(bytes, |deserializer| {
         json::write(deserializer).map_err(|error| decode::Error::Uncategorized(error.to_string()))
     })
@@ -75,7 +85,7 @@ mod tests {
         };
         let mut packed = Vec::new();
         write(&mut packed, &all).unwrap();
-        let json = String::from_utf8(to_json(&packed).unwrap()).unwrap();
+        let json = String::from_utf8(json_of(&packed).unwrap()).unwrap();
         let parts = [
             "{\"text\":\"a\\\"\u{1f600}\"",
             r#""whole":[18446744073709551615,-9223372036854775808,true,null]"#,
@@ -97,7 +107,7 @@ mod tests {
             // A list is no name of a field.
             (b"\x81\x90\x01", "key must be a string"),
         ] {
-            let error = to_json(bytes).unwrap_err().to_string();
+            let error = json_of(bytes).unwrap_err().to_string();
             assert!(error.contains(part), "{bytes:02x?}: {error}");
         }
     }

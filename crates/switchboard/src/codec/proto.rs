@@ -108,7 +108,7 @@ pub fn decode<M: Message + DeserializeOwned>(codec: Codec, mut bytes: Bytes) -> 
         }
         Codec::MsgPack => {
             let json =
-                msgpack::to_json(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
+                msgpack::json_of(&bytes).map_err(|error| malformed(short_name::<M>(), codec, &error))?;
             serde_json::from_slice(&json).map_err(|error| malformed(short_name::<M>(), codec, &error))
         }
         Codec::FlatBuffers | Codec::Postcard | Codec::Thrift | Codec::ThriftStruct => {

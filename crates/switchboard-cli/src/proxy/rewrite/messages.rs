@@ -10,10 +10,11 @@ use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::Value;
-use switchboard::{Codec, Result, Status, codec::thrift::MethodMessages, proxy::Translation};
-
-/// Deepest nesting of MessagePack that is read, that of JSON here.
-const DEPTH_MAX: usize = 128;
+use switchboard::{
+    Codec, Result, Status,
+    codec::{msgpack, serde, thrift::MethodMessages},
+    proxy::Translation,
+};
 
 /// What is known of the messages of a method.
 #[derive(Clone, Debug)]
@@ -171,10 +172,8 @@ pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<V
     match codec {
         Codec::Json => serde_json::from_slice(message).map_err(|error| error.to_string()),
         Codec::MsgPack => {
-            let mut read = rmp_serde::Deserializer::new(&message[..]);
-            read.set_max_depth(DEPTH_MAX);
-            serde::Deserialize::deserialize(&mut read)
-                .map_err(|error: rmp_serde::decode::Error| error.to_string())
+            let json = msgpack::to_json(message).map_err(|status| status.message().to_owned())?;
+            serde_json::from_slice(&json).map_err(|error| error.to_string())
         }
         codec => Err(format!("{codec} is read with a schema alone")),
     }
@@ -185,11 +184,7 @@ pub(super) fn read_value(message: &Bytes, codec: Codec) -> std::result::Result<V
 /// # Errors
 /// What the codec has nothing for.
 pub(super) fn write_value(value: &Value, codec: Codec) -> std::result::Result<Bytes, String> {
-    let written = match codec {
-        Codec::MsgPack => rmp_serde::to_vec_named(value).map_err(|error| error.to_string()),
-        _ => serde_json::to_vec(value).map_err(|error| error.to_string()),
-    };
-    written.map(Bytes::from)
+    serde::encode(value, codec).map_err(|status| status.message().to_owned())
 }
 
 #[cfg(test)]
@@ -231,6 +226,21 @@ mod tests {
         assert_eq!(packed[0], 0x82);
         let back = rewrite(&packed, Codec::MsgPack, Codec::Json, None).unwrap();
         assert_eq!(value(&back), value(&json));
+        // Lists of small numbers stay lists.
+        let list = Bytes::from_static(b"[1,2]");
+        assert_eq!(rewrite(&list, Codec::Json, Codec::MsgPack, None).unwrap(), &b"\x92\x01\x02"[..]);
+    }
+
+    #[test]
+    fn what_json_has_no_sign_for_is_as_protobuf_maps_it() {
+        for (packed, json) in [
+            (&b"\xc4\x01\x01"[..], r#""AQ==""#),
+            (b"\xcb\x7f\xf8\0\0\0\0\0\0", r#""NaN""#),
+            (b"\xca\xff\x80\0\0", r#""-Infinity""#),
+        ] {
+            let packed = Bytes::from_static(packed);
+            assert_eq!(rewrite(&packed, Codec::MsgPack, Codec::Json, None).unwrap(), json);
+        }
     }
 
     #[test]
@@ -239,6 +249,7 @@ mod tests {
         for (bytes, codec) in [
             (&deep[..], Codec::MsgPack),
             (b"\xc1", Codec::MsgPack),
+            (b"\x80\x80", Codec::MsgPack),
             (b"{", Codec::Json),
             (b"{} {}", Codec::Json),
             (br#"{"nobody": 1}"#, Codec::Json),
