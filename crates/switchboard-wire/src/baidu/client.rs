@@ -319,7 +319,7 @@ impl ClientWire for Client {
     }
 
     #[inline]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
         if !self.queued.is_empty() {
             return None;
         }
@@ -333,7 +333,7 @@ impl ClientWire for Client {
             && meta.user_fields.is_empty()
             && frame.payload() <= self.limits.message_bytes_max as usize;
         let id = u32::try_from(meta.correlation_id).ok().filter(|id| usual && !self.streams.has(*id))?;
-        Some((id, frame.take(0, input).0))
+        Some((id, frame.skip_head(input)))
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {

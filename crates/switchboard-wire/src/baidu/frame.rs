@@ -101,10 +101,17 @@ impl Frame {
     /// Takes a whole frame: its message and its attachment, which has this size.
     #[inline]
     pub(super) fn take(self, attachment: usize, input: &mut Input) -> (Bytes, Bytes) {
-        input.skip(self.header + self.meta);
-        let message = input.take(self.body - self.meta - attachment);
+        let message = self.skip_head(input) - attachment;
+        let message = input.take(message);
         let attachment = if attachment > 0 { input.take(attachment) } else { Bytes::new() };
         (message, attachment)
+    }
+
+    /// Leaves what is behind the meta at the front, and says how much that is.
+    #[inline]
+    pub(super) fn skip_head(self, input: &mut Input) -> usize {
+        input.skip(self.header + self.meta);
+        self.body - self.meta
     }
 
     /// The size of the message, if there is room for an attachment of this size behind it.

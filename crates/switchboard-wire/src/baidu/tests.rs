@@ -153,7 +153,7 @@ fn response_with_its_request_inside_is_a_response() {
     assert_eq!(&item[..], b"\x0a\x09hello abc");
     let mut input = Input::default();
     input.extend(&bytes);
-    assert_eq!(Client::new(Limits::default()).next_reply(&mut input).unwrap().0, 1);
+    assert_eq!(Client::new(Limits::default()).take_reply(&mut input).unwrap().0, 1);
     // An error of such a server brings the request's message along.
     let error = hex("50525043 00000016 00000011 0a020a00 1207 08e907 1202 6e6f 1800 2007 0a03616263");
     let [ClientEvent::End { id: 7, end: Err(status) }] = &heard(&error)[..] else { panic!() };

@@ -55,7 +55,7 @@ pub(super) fn end(
 pub(super) fn listen(client: &mut impl ClientWire, id: CallId, input: &mut Input, out: &mut Outbox) -> Heard {
     let mut heard = Heard::default();
     while heard.end.is_none() {
-        if let Some((of, item)) = client.next_reply(input) {
+        if let Some((of, item)) = client.take_reply(input) {
             assert_eq!(of, id);
             heard.end = Some(Ok(item));
             continue;

@@ -75,7 +75,7 @@ pub(super) fn answered(
     input: &mut Input,
     out: &mut Outbox,
 ) -> Result<Option<ClientEvent>, Fatal> {
-    match short.then(|| client.next_reply(input)).flatten() {
+    match short.then(|| client.take_reply(input)).flatten() {
         Some((id, item)) => Ok(Some(ClientEvent::Reply { id, item, compressed: false })),
         None => client.recv(input, out),
     }

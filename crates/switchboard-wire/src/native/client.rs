@@ -142,14 +142,14 @@ impl ClientWire for Client {
     }
 
     #[inline(always)]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
         let header = self.framer.next_of(kind::REPLY, input, self.limits.message_bytes_max)?;
         if header.has(flag::COMPRESSED) {
             // Rare: `recv` says that it is compressed.
             input.unskip(HEADER_LEN);
             return None;
         }
-        Some((header.id, input.take(header.len as usize)))
+        Some((header.id, header.len as usize))
     }
 
     #[inline]

@@ -240,7 +240,7 @@ impl ClientWire for Client {
     }
 
     #[inline]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
         if self.framer.is_skipping() || self.next.is_some() || !self.connect.is_done() {
             return None;
         }
@@ -264,7 +264,7 @@ impl ClientWire for Client {
             return None;
         }
         input.skip(start);
-        Some((id, input.take(payload)))
+        Some((id, payload))
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {

@@ -364,15 +364,15 @@ fn client_keeps_answers_apart_from_what_the_server_says_unasked() {
     let reply = frame(0x80, 1, 7, ["Arith", "Mul"], &[], b"1");
     let far = frame(0x80, 1, u64::MAX, ["Arith", "Mul"], &[], b"2");
     side.input.extend(&push);
-    assert!(side.machine.next_reply(&mut side.input).is_none());
+    assert!(side.machine.take_reply(&mut side.input).is_none());
     let events = side.events(&[&far[..], &reply].concat());
     let [ClientEvent::Push(pushed), ClientEvent::Reply { id: 7, .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!(**pushed, Push::new("News/Flash", "!"));
     side.input.extend(&[&reply[..], &far].concat());
-    assert_eq!(side.machine.next_reply(&mut side.input), Some((7, Bytes::from_static(b"1"))));
-    assert!(side.machine.next_reply(&mut side.input).is_none());
+    assert_eq!(side.machine.take_reply(&mut side.input), Some((7, Bytes::from_static(b"1"))));
+    assert!(side.machine.take_reply(&mut side.input).is_none());
     assert!(side.events(b"").is_empty());
 
     side.machine.ping(&mut side.out);
@@ -418,7 +418,7 @@ fn client_gives_up_on_a_reply_over_its_limits() {
         let metadata = [("k", &*value)];
         let metadata = if value.is_empty() { &[] } else { &metadata[..] };
         input.extend(&frame(0x80, 1, 3, ["Arith", "Mul"], metadata, &vec![b'x'; payload]));
-        assert!(machine.next_reply(&mut input).is_none());
+        assert!(machine.take_reply(&mut input).is_none());
         let event = machine.recv(&mut input, &mut out).unwrap();
         let Some(ClientEvent::End { id: 3, end: Err(status) }) = event else { panic!("{event:?}") };
         assert!(status.message().contains(limit), "{status}");

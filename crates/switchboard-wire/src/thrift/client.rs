@@ -205,7 +205,7 @@ impl ClientWire for Client {
     }
 
     /// Framed messages in strict binary.
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
         if self.frames.framed() != Some(true) || self.next.is_some() {
             return None;
         }
@@ -218,7 +218,7 @@ impl ClientWire for Client {
         }
         let (id, head_len) = (head.sequence as CallId, head.len);
         input.skip(4 + head_len);
-        Some((id, input.take(len - head_len)))
+        Some((id, len - head_len))
     }
 
     fn recv(&mut self, input: &mut Input, _out: &mut Outbox) -> Result<Option<ClientEvent>, Fatal> {

@@ -133,10 +133,16 @@ pub trait ClientWire: Send {
         false
     }
 
-    /// Takes the next reply if that is what comes next and all of it is there; everything else is for
-    /// [`recv`](Self::recv). Replies come in runs, and an event costs more than the reply itself.
-    fn next_reply(&mut self, _input: &mut Input) -> Option<(CallId, Bytes)> {
+    /// Goes to the message of the next reply if that is what comes next and all of it is there; everything else is for
+    /// [`recv`](Self::recv). Its length is that of the message, which the caller takes from `input`, straight to where
+    /// it is to be. Replies come in runs, and an event costs more than the reply itself.
+    fn next_reply(&mut self, _input: &mut Input) -> Option<(CallId, usize)> {
         None
+    }
+
+    /// The same with its message.
+    fn take_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+        self.next_reply(input).map(|(id, len)| (id, input.take(len)))
     }
 
     /// Takes the next whole unit from `input`; none means that more bytes are needed.

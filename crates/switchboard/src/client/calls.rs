@@ -32,7 +32,7 @@ pub(super) enum State {
     /// There is no call.
     Free,
     /// A call that waits for its only reply, and its caller.
-    Waiting(Waker),
+    Waiting(Option<Waker>),
     /// The usual answer: a message and nothing beside it. Its caller was woken.
     Answered(Bytes),
     /// A call with one reply of which came anything else.
@@ -149,10 +149,9 @@ impl Calls {
 impl State {
     /// The parts of an answer that is more than one message; none if the call is of another kind or has its answer.
     pub(super) fn unusual(&mut self) -> Option<&mut Unusual> {
-        if let State::Waiting(_) = self
-            && let State::Waiting(waker) = mem::replace(self, State::Oneway)
-        {
-            *self = State::Unusual(Box::new(Unusual { waker: Some(waker), ..Unusual::default() }));
+        if let State::Waiting(waker) = self {
+            let waker = waker.take();
+            *self = State::Unusual(Box::new(Unusual { waker, ..Unusual::default() }));
         }
         match self {
             State::Unusual(parts) if parts.end.is_none() => Some(parts),
@@ -167,7 +166,7 @@ mod tests {
 
     #[test]
     fn late_numbers_do_not_reach_the_successor() {
-        let waiting = || State::Waiting(Waker::noop().clone());
+        let waiting = || State::Waiting(Some(Waker::noop().clone()));
         let mut calls = Calls::default();
         let first = calls.insert(waiting());
         assert!(calls.remove(first).is_some());

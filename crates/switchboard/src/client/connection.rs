@@ -28,7 +28,6 @@ use ending::Talk;
 use std::{
     future::Future,
     io::IoSlice,
-    mem,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -197,7 +196,7 @@ impl Connection {
     #[inline]
     pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
         let mut inner = self.lock();
-        inner.open(request, Some(message), false, false, || State::Waiting(waker.clone()))
+        inner.open(request, Some(message), false, false, || State::Waiting(Some(waker.clone())))
     }
 
     /// Sends a unary call, whose message is large and comes in several parts.
@@ -210,7 +209,7 @@ impl Connection {
     ) -> Result<CallId> {
         let mut inner = self.lock();
         let (first, rest) = parts.split_first().map_or((None, parts), |(first, rest)| (Some(first), rest));
-        inner.open(&Request { rest, ..*request }, first, false, false, || State::Waiting(waker.clone()))
+        inner.open(&Request { rest, ..*request }, first, false, false, || State::Waiting(Some(waker.clone())))
     }
 
     /// Sends a one-way call.
@@ -265,7 +264,7 @@ impl Connection {
             return Poll::Ready(Err(Status::internal("a call lost its place")));
         };
         let waker = match &mut place.state {
-            State::Waiting(waker) => Some(waker),
+            State::Waiting(waker) => waker.as_mut(),
             State::Unusual(parts) if parts.end.is_none() => parts.waker.as_mut(),
             _ => None,
         };
@@ -381,10 +380,9 @@ impl Inner {
     fn reply(&mut self, id: CallId, item: Bytes, wake: &mut Vec<Waker>) {
         let Some(place) = self.calls.get_mut(id) else { return };
         match &mut place.state {
-            State::Waiting(_) => {
-                if let State::Waiting(waker) = mem::replace(&mut place.state, State::Answered(item)) {
-                    wake.push(waker);
-                }
+            State::Waiting(waker) => {
+                wake.extend(waker.take());
+                place.state = State::Answered(item);
             }
             State::Stream(stream) => {
                 stream.inbound.push_now(item);
@@ -399,6 +397,20 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Takes a reply of `len` bytes from `input`, in the usual case straight to its place: a message that goes through
+    /// several hands waits in each until the last has written it.
+    #[inline]
+    fn next_reply(&mut self, id: CallId, len: usize, input: &mut Input, wake: &mut Vec<Waker>) {
+        if let Some(place) = self.calls.get_mut(id)
+            && let State::Waiting(waker) = &mut place.state
+        {
+            wake.extend(waker.take());
+            place.state = State::Answered(input.take(len));
+            return;
+        }
+        self.reply(id, input.take(len), wake);
     }
 
     /// Handles one event; wakers go into `wake`.
@@ -733,8 +745,8 @@ impl Task {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         let mut inner = self.connection.lock();
         let fatal = loop {
-            while let Some((id, item)) = inner.wire.next_reply(&mut input) {
-                inner.reply(id, item, &mut self.wake);
+            while let Some((id, len)) = inner.wire.next_reply(&mut input) {
+                inner.next_reply(id, len, &mut input, &mut self.wake);
             }
             let Inner { wire, out, .. } = &mut *inner;
             match wire.recv(&mut input, out) {

@@ -63,7 +63,7 @@ fn requests_are_read_and_answered() {
         assert_eq!(item, &first);
         let mut client = client_of(layout);
         input.extend(&hex(answer));
-        assert_eq!(client.next_reply(&mut input), Some((1, first)));
+        assert_eq!(client.take_reply(&mut input), Some((1, first)));
     }
 }
 

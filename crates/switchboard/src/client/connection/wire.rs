@@ -130,7 +130,7 @@ impl ClientWire for Wire {
     }
 
     #[inline(always)]
-    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, Bytes)> {
+    fn next_reply(&mut self, input: &mut Input) -> Option<(CallId, usize)> {
         either!(self, machine => machine.next_reply(input))
     }
 
