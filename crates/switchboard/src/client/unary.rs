@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Codec, Compression, Metadata, Payload, Reply, Result, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     codec::Form,
     compression::{Message, Packing},
     guard,
@@ -16,6 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
+    cell::RefCell,
     fmt,
     future::{Future, IntoFuture, poll_fn},
     mem,
@@ -32,7 +33,7 @@ use switchboard_wire::wire::{CallId, Encoding};
 /// Cancel safe in the sense that dropping it ends the call on both sides.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct UnaryCall<R> {
-    raw: Raw,
+    raw: Kept,
     decode: fn(Codec, Bytes) -> Result<R>,
 }
 
@@ -50,8 +51,9 @@ impl<R> UnaryCall<R> {
     }
 
     /// What it is made of.
-    pub(super) fn into_parts(self) -> Result<(Begin, Bytes, Decode<R>)> {
-        Ok((self.raw.begin, self.raw.request?.into_whole(), self.decode))
+    pub(super) fn into_parts(mut self) -> Result<(Begin, Bytes, Decode<R>)> {
+        let request = self.raw.take_request()?;
+        Ok((self.raw.begin.take(), request, self.decode))
     }
 
     /// Sends these bytes beside the message, which a channel on baidu_std or hulu does and one to a service of this
@@ -98,7 +100,7 @@ impl<R> UnaryCall<R> {
 
     #[inline]
     pub(super) fn new(begin: Begin, request: Result<Payload>, decode: fn(Codec, Bytes) -> Result<R>) -> Self {
-        UnaryCall { raw: Raw::new(begin, request), decode }
+        UnaryCall { raw: Kept::new(begin, request), decode }
     }
 }
 
@@ -142,7 +144,7 @@ impl<R> Future for UnaryCall<R> {
 
 /// Sends a call and waits for its answer, which is not compressed any more.
 pub(super) async fn run(begin: Begin, request: Bytes) -> Result<Answer> {
-    let mut raw = Raw::new(begin, Ok(request.into()));
+    let mut raw = Kept::new(begin, Ok(request.into()));
     let answer = poll_fn(|cx| raw.poll(cx)).await?;
     let item = raw.packing.as_deref().unwrap_or(&Packing::OFF).unpack(answer.item)?;
     Ok(Answer { item: item.into(), ..answer })
@@ -153,11 +155,74 @@ pub(super) type Decode<R> = fn(Codec, Bytes) -> Result<R>;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
+/// The memory of a call, used again by the calls to come: a call is moved by each of the builders and futures that it
+/// passes through, as one word.
+struct Kept(Option<Box<Raw>>);
+
+/// Places that a thread keeps, 200 bytes each.
+const KEPT_MAX: usize = 256;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "what a call holds is the box")]
+    static FREE: RefCell<Vec<Box<Raw>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Kept {
+    #[inline]
+    fn new(mut begin: Begin, request: Result<Payload>) -> Kept {
+        let request = request.map_err(|status| begin.mistake.get_or_insert(status)).ok();
+        match FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten() {
+            Some(mut kept) => {
+                kept.begin = begin;
+                kept.request = request;
+                kept.stage = Stage::Start;
+                kept.moved_on = false;
+                Kept(Some(kept))
+            }
+            None => {
+                let stage = Stage::Start;
+                Kept(Some(Box::new(Raw { begin, request, stage, moved_on: false, packing: None })))
+            }
+        }
+    }
+}
+
+impl Deref for Kept {
+    type Target = Raw;
+
+    #[inline]
+    fn deref(&self) -> &Raw {
+        self.0.as_deref().expect("taken when it is dropped")
+    }
+}
+
+impl DerefMut for Kept {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Raw {
+        self.0.as_deref_mut().expect("taken when it is dropped")
+    }
+}
+
+impl Drop for Kept {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut raw) = self.0.take() else { return };
+        raw.clear();
+        // A thread that ends keeps nothing any more.
+        let _ = FREE.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < KEPT_MAX {
+                free.push(raw);
+            }
+        });
+    }
+}
+
 /// A unary call before its reply is read as a type.
 struct Raw {
     begin: Begin,
-    /// What is to be sent.
-    request: Result<Payload>,
+    /// What is to be sent, until it is; none where it could not be written, which is the mistake of `begin`.
+    request: Option<Payload>,
     stage: Stage,
     /// The call was handed on once already.
     moved_on: bool,
@@ -191,9 +256,38 @@ impl Drop for Sent {
 }
 
 impl Raw {
+    /// Ends the call, and gives back what it holds.
     #[inline]
-    fn new(begin: Begin, request: Result<Payload>) -> Raw {
-        Raw { begin, request, stage: Stage::Start, moved_on: false, packing: None }
+    fn clear(&mut self) {
+        // The usual call has given back all but its metadata, and what is looked at first need not be dropped.
+        if !matches!(self.stage, Stage::Done) {
+            self.stage = Stage::Done;
+        }
+        if self.request.is_some() {
+            self.request = None;
+        }
+        if self.packing.is_some() {
+            self.packing = None;
+        }
+        let Begin { target, metadata, mistake, asked, .. } = &mut self.begin;
+        if !matches!(target, Target::Nowhere) {
+            *target = Target::Nowhere;
+        }
+        *metadata = Metadata::new();
+        *mistake = None;
+        *asked = None;
+    }
+
+    /// What is to be sent.
+    ///
+    /// # Errors
+    /// Why it could not be written.
+    fn take_request(&mut self) -> Result<Bytes> {
+        let begun_twice = || Status::internal("a call was begun twice");
+        match self.request.take() {
+            Some(request) => Ok(request.into_whole()),
+            None => Err(self.begin.mistake.take().unwrap_or_else(begun_twice)),
+        }
     }
 
     /// The reply, if it is there and came with nothing beside it.
@@ -250,13 +344,13 @@ impl Raw {
     /// Sends the call if there is a connection, else begins to wait for one; true once it is sent.
     #[inline(always)]
     fn begin(&mut self, cx: &Context<'_>) -> Result<bool> {
-        if let (Target::Connection(connection), Ok(Payload(Form::Parts(parts))), None, Compression::None) =
+        if let (Target::Connection(connection), Some(Payload(Form::Parts(parts))), None, Compression::None) =
             (&self.begin.target, &self.request, &self.begin.mistake, self.begin.compression)
         {
             let sent = connection.unary_parts(&self.begin.request(), parts.parts(), cx.waker());
             return self.sent(sent);
         }
-        if let (Target::Connection(connection), Ok(Payload(Form::One(request))), None) =
+        if let (Target::Connection(connection), Some(Payload(Form::One(request))), None) =
             (&self.begin.target, &self.request, &self.begin.mistake)
         {
             let sent = if self.begin.compression == Compression::None {
@@ -278,7 +372,7 @@ impl Raw {
         if let Target::Channel(channel) = &self.begin.target
             && let Way::Fleet(fleet) = &*channel.0
             && self.begin.mistake.is_none()
-            && let Ok(request) = &self.request
+            && let Some(request) = &self.request
         {
             let request = request.whole();
             if self.begin.trail().is_some() {
@@ -328,7 +422,7 @@ impl Raw {
         match sent {
             Ok(id) => {
                 // Its memory is for the next one, while it is still in the cache.
-                self.request = Ok(Bytes::new().into());
+                self.request = None;
                 self.stage = Stage::Waiting(Sent { connection, id: Some(id), ticket: None });
                 Ok(true)
             }
@@ -349,8 +443,8 @@ impl Raw {
     #[cold]
     fn go_on(&mut self, first: First) -> Result<()> {
         self.packing = None;
+        let request = self.take_request()?;
         let begin = self.begin.take();
-        let request = mem::replace(&mut self.request, Ok(Bytes::new().into()))?.into_whole();
         let Target::Channel(channel) = &begin.target else {
             return Err(Status::internal("a call was begun twice"));
         };
@@ -366,8 +460,8 @@ impl Raw {
     #[cold]
     fn begin_slowly(&mut self) -> Result<Stage> {
         self.moved_on = true;
+        let request = self.take_request()?;
         let mut begin = self.begin.take();
-        let request = mem::replace(&mut self.request, Ok(Bytes::new().into()))?.into_whole();
         if let Target::Connection(_) = &begin.target {
             return Ok(Stage::Connecting(Box::pin(connect_and_send(begin, request))));
         }
@@ -496,13 +590,11 @@ impl Begin {
 }
 
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
-    match reply.body {
-        ReplyBody::One(item) => {
-            Ok(Answer { item: item.into(), head: reply.metadata, trailers: reply.trailers, attempts: 1 })
+    match reply.into_parts() {
+        ReplyParts { metadata: head, trailers, body: ReplyBody::One(item) } => {
+            Ok(Answer { item: item.into(), head, trailers, attempts: 1 })
         }
-        ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
-            Err(Status::internal("a stream of replies where one belongs"))
-        }
+        _ => Err(Status::internal("a stream of replies where one belongs")),
     }
 }
 
