@@ -117,9 +117,12 @@ impl<'a> Credentials<'a> {
 
     /// The same for those who only compare it.
     fn authorization_bytes(&self, scheme: &str) -> Option<&'a [u8]> {
-        let (found, rest) = self.metadata().value("authorization")?.split_at_checked(scheme.len())?;
+        let value = self.metadata().value("authorization")?;
+        let (found, rest) = value.split_at_checked(scheme.len())?;
         let rest = rest.strip_prefix(b" ")?;
-        found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii_start())
+        // As nearly everybody writes it, which one comparison sees.
+        let is_it = found == scheme.as_bytes() || found.eq_ignore_ascii_case(scheme.as_bytes());
+        is_it.then(|| rest.trim_ascii_start())
     }
 }
 

@@ -2,17 +2,19 @@
 
 mod ended;
 mod messages;
+mod reply;
 
 pub(crate) use messages::Change;
+pub use reply::Reply;
+pub(crate) use reply::{ReplyBody, ReplyParts, Streamed, compressed};
 
 #[cfg(feature = "proto")]
 use crate::codec::PARTS_FROM;
 use crate::{
-    Caller, Codec, Metadata, Payload, Pusher, Result, Status,
-    codec::{Form, Parts},
+    Caller, Codec, Metadata, Pusher, Result, Status,
     compression::{Message, Packing},
     metrics::PeerCount,
-    stream::{Items, Queue},
+    stream::Queue,
     trace::{self, Trace},
 };
 use bytes::Bytes;
@@ -20,7 +22,6 @@ use std::{
     cell::{Cell, RefCell},
     fmt,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -33,7 +34,7 @@ use switchboard_wire::{MethodInfo, ServiceInfo};
 #[derive(Debug)]
 pub struct Call {
     pub(crate) method: u16,
-    pub(crate) body: RequestBody,
+    /// Also holds the messages: the call stays two words on its way through guards and layers.
     pub(crate) cx: Cx,
 }
 
@@ -43,25 +44,6 @@ pub(crate) enum RequestBody {
     One(Bytes),
     /// As they come.
     Many(Arc<Queue>),
-}
-
-/// What a handler answered.
-pub struct Reply {
-    pub(crate) metadata: Metadata,
-    pub(crate) trailers: Metadata,
-    pub(crate) body: ReplyBody,
-}
-
-/// The messages of a reply.
-pub(crate) enum ReplyBody {
-    /// The only one, compressed as its caller asked for.
-    Compressed(Bytes),
-    /// The only one.
-    One(Bytes),
-    /// The only one, which is large, in several parts.
-    Parts(Box<Parts>),
-    /// As they are made.
-    Many(Pin<Box<dyn Items>>),
 }
 
 /// What a handler knows of its call beside the messages, and what it adds to the reply.
@@ -75,10 +57,16 @@ struct Context {
     compressed: bool,
     oneway: bool,
     packing: Packing,
+    /// The request, until it is [taken](Call::into_one).
+    body: Option<RequestBody>,
+    /// The reply, once there is [one](Reply::one).
+    answered: Option<ReplyParts>,
     peer: Arc<Peer>,
     caller: Option<Arc<Caller>>,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
+    /// When it came, as far as its connection has read the clock for it.
+    arrived: Option<Instant>,
     deadline: Option<Instant>,
     metadata: Metadata,
     /// The request message, if it is large: a reply may share parts of it.
@@ -172,8 +160,10 @@ impl Call {
     /// A call of the method with this index in its service.
     #[inline]
     pub(crate) fn new(method: u16, codec: Codec, body: RequestBody, mut cx: Cx) -> Call {
-        cx.context_mut().codec = codec;
-        Call { method, body, cx }
+        let context = cx.context_mut();
+        context.codec = codec;
+        context.body = Some(body);
+        Call { method, cx }
     }
 
     /// Index of the method in [`ServiceInfo::methods`]; of one that no service declares, which of these it is.
@@ -210,77 +200,54 @@ impl Call {
     /// compressed can be too large, or broken.
     #[inline]
     pub fn into_one(self) -> Result<(Bytes, Cx)> {
-        match self.body {
-            RequestBody::One(bytes) => {
-                let cx = self.cx;
-                let compressed = cx.context().compressed;
-                let bytes = cx.packing().unpack(Message { bytes, compressed })?;
+        let mut cx = self.cx;
+        let context = cx.context_mut();
+        match context.body.take() {
+            Some(RequestBody::One(bytes)) => {
+                let bytes = context.packing.unpack(Message { bytes, compressed: context.compressed })?;
                 #[cfg(feature = "proto")]
                 let cx = cx.with_request(&bytes);
                 Ok((bytes, cx))
             }
-            RequestBody::Many(_) => Err(Status::internal("a stream of requests where one message belongs")),
+            _ => Err(Status::internal("a stream of requests where one message belongs")),
         }
     }
 
     /// The stream of request messages; a single message is a stream of one.
     pub fn into_many(self) -> (RawReceiver, Cx) {
-        let queue = match self.body {
+        let mut cx = self.cx;
+        let context = cx.context_mut();
+        let queue = match context.body.take().expect(TAKEN) {
             RequestBody::Many(queue) => queue,
             RequestBody::One(bytes) => {
-                let message = Message { bytes, compressed: self.cx.context().compressed };
-                Arc::new(Queue::of_one(message, self.cx.packing()))
+                let message = Message { bytes, compressed: context.compressed };
+                Arc::new(Queue::of_one(message, context.packing))
             }
         };
-        (RawReceiver(queue), self.cx)
+        (RawReceiver(queue), cx)
+    }
+
+    /// The messages of the request.
+    pub(crate) fn body(&self) -> &RequestBody {
+        self.cx.context().body.as_ref().expect(TAKEN)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn body_mut(&mut self) -> &mut RequestBody {
+        self.cx.context_mut().body.as_mut().expect(TAKEN)
     }
 }
+
+/// A call is used up when its messages are taken.
+const TAKEN: &str = "a call has its messages until it is taken apart";
 
 /// A stream of request messages before a [`Receiver`](crate::Receiver) reads them as a type.
 pub struct RawReceiver(pub(crate) Arc<Queue>);
-
-impl Reply {
-    /// A reply of one message, with the metadata that the handler added to `cx`.
-    #[inline]
-    pub fn one(message: impl Into<Payload>, mut cx: Cx) -> Reply {
-        let message = message.into();
-        let context = cx.context_mut();
-        let packing = context.packing;
-        let ReplyMetadata { head, trailers } = context.reply.take();
-        let body = match message.0 {
-            Form::One(message) if !packing.packs() => ReplyBody::One(message),
-            Form::Parts(parts) if !packing.packs() => ReplyBody::Parts(parts),
-            form => compressed(packing, Payload(form).into_whole()),
-        };
-        Reply { metadata: head, trailers, body }
-    }
-
-    /// The same reply with its only message in one piece.
-    pub(crate) fn joined(self) -> Reply {
-        let body = match self.body {
-            ReplyBody::Parts(parts) => ReplyBody::One(parts.whole().clone()),
-            body => body,
-        };
-        Reply { body, ..self }
-    }
-
-    /// A reply of a stream of messages.
-    pub(crate) fn many(items: Pin<Box<dyn Items>>) -> Reply {
-        Reply { metadata: Metadata::new(), trailers: Metadata::new(), body: ReplyBody::Many(items) }
-    }
-}
 
 /// The status where a wire has no place for attachments.
 #[cold]
 pub(crate) fn no_attachments(wire: &str) -> Status {
     Status::unimplemented(format!("{wire} has no place for an attachment; baidu_std has"))
-}
-
-/// The only message, compressed if that is wanted and pays.
-#[cold]
-pub(crate) fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
-    let Message { bytes, compressed } = packing.pack(message);
-    if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
 }
 
 impl Cx {
@@ -302,6 +269,7 @@ impl Cx {
             kept.packing = Packing::OFF;
             kept.service = service;
             kept.method = method;
+            kept.arrived = None;
             kept.deadline = deadline;
             kept.metadata = metadata;
             kept.trace = trace;
@@ -312,10 +280,13 @@ impl Cx {
             compressed: false,
             oneway: false,
             packing: Packing::OFF,
+            body: None,
+            answered: None,
             peer: peer.clone(),
             caller: None,
             service,
             method,
+            arrived: None,
             deadline,
             metadata,
             #[cfg(feature = "proto")]
@@ -331,6 +302,18 @@ impl Cx {
         let context = self.context_mut();
         context.packing = packing;
         context.compressed = compressed;
+    }
+
+    /// Says when the call came, give or take the few calls that share a reading of the clock.
+    #[inline]
+    pub(crate) fn set_arrived(&mut self, arrived: Instant) {
+        self.context_mut().arrived = Some(arrived);
+    }
+
+    /// When the call came; now, where nobody has read the clock for it.
+    #[inline]
+    pub(crate) fn arrived(&self) -> Instant {
+        self.context().arrived.unwrap_or_else(crate::clock::now)
     }
 
     /// Says whether the caller waits for no reply.
@@ -535,6 +518,8 @@ impl Drop for Cx {
     fn drop(&mut self) {
         let Some(mut context) = self.0.take() else { return };
         context.metadata = Metadata::new();
+        context.body = None;
+        context.answered = None;
         #[cfg(feature = "proto")]
         {
             context.request = None;
@@ -645,21 +630,5 @@ impl fmt::Debug for RequestBody {
             RequestBody::One(message) => write!(f, "One({} bytes)", message.len()),
             RequestBody::Many(_) => f.write_str("Many"),
         }
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = match &self.body {
-            ReplyBody::Compressed(message) => format!("Compressed({} bytes)", message.len()),
-            ReplyBody::One(message) => format!("One({} bytes)", message.len()),
-            ReplyBody::Parts(parts) => format!("Parts({})", parts.parts().len()),
-            ReplyBody::Many(_) => "Many".to_owned(),
-        };
-        f.debug_struct("Reply")
-            .field("metadata", &self.metadata)
-            .field("body", &body)
-            .field("trailers", &self.trailers)
-            .finish()
     }
 }

@@ -30,7 +30,7 @@
 use crate::{
     Call, Channel, ClientMethod, Codec, Idempotency, Kind, Metadata, MethodInfo, Reply, Result, Service,
     ServiceInfo, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     client::Tells,
     stream::Queue,
 };
@@ -200,7 +200,7 @@ impl Forward {
         };
         let tells = self.channel.tells();
         let mut ahead = Vec::new();
-        if let RequestBody::Many(queue) = &call.body
+        if let RequestBody::Many(queue) = call.body()
             && tells != Tells::Nothing
             // The native wire has said that it is a stream.
             && !(tells == Tells::Requests && call.cx().peer().wire == "native")
@@ -208,10 +208,10 @@ impl Forward {
             let is_one;
             (ahead, is_one) = look_ahead(queue).await?;
             if is_one {
-                call.body = RequestBody::One(ahead.pop().unwrap_or_default());
+                *call.body_mut() = RequestBody::One(ahead.pop().unwrap_or_default());
             }
         }
-        let is_one = matches!(call.body, RequestBody::One(_));
+        let is_one = matches!(call.body(), RequestBody::One(_));
         let kind = match call.cx().method().kind {
             Kind::Unary => Kind::Unary,
             _ if !is_one => Kind::Bidi,
@@ -249,11 +249,12 @@ impl Service for Forward {
         call.each_message(request)?;
         match (self.channel.hand_on(method, to, call, ahead).await, failure) {
             (Ok(answer), _) if is_answered => answer.each_message(reply),
-            (Err(status), Some(failure)) if is_answered => Ok(Reply {
+            (Err(status), Some(failure)) if is_answered => Ok(ReplyParts {
                 body: ReplyBody::One(failure(status)?),
                 metadata: Metadata::new(),
                 trailers: Metadata::new(),
-            }),
+            }
+            .into()),
             (answer, _) => answer,
         }
     }

@@ -31,7 +31,7 @@ impl Auth for Basic {
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked {
-        let Some(encoded) = credentials.authorization("basic") else { return Checked::Absent };
+        let Some(encoded) = credentials.authorization("Basic") else { return Checked::Absent };
         let decoded = STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         match decoded.and_then(|pair| self.secrets.find(pair.as_bytes()).cloned()) {
             Some(caller) => Checked::Caller(caller),

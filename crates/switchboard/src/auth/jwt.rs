@@ -262,7 +262,7 @@ impl Auth for Jwt {
     }
 
     fn check(&self, credentials: &Credentials<'_>) -> Checked {
-        let Some(token) = credentials.authorization("bearer") else { return Checked::Absent };
+        let Some(token) = credentials.authorization("Bearer") else { return Checked::Absent };
         // A token that is not even of three parts may be known to somebody else.
         if token.split('.').count() != 3 {
             return Checked::Absent;

@@ -1,6 +1,6 @@
 //! The end of a reply, for layers that want to know it.
 
-use super::{Reply, ReplyBody};
+use super::Reply;
 use crate::{Metadata, Result, Status, compression::Message, stream::Items};
 use std::{
     pin::Pin,
@@ -16,17 +16,11 @@ impl Reply {
     /// told after its last message alone.
     #[must_use]
     pub fn when_ended(self, ended: impl FnOnce(Result<&Metadata, &Status>) + Send + 'static) -> Reply {
-        match self.body {
-            ReplyBody::Many(items) => {
-                let body =
-                    ReplyBody::Many(Box::pin(Ended { items, told: Some(Box::new(ended)), trailers: None }));
-                Reply { body, ..self }
-            }
-            _ => {
-                ended(Ok(&self.trailers));
-                self
-            }
+        if !self.is_many() {
+            ended(Ok(&self.parts().trailers));
+            return self;
         }
+        self.map_items(|items| Box::pin(Ended { items, told: Some(Box::new(ended)), trailers: None }))
     }
 }
 

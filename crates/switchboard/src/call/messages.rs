@@ -1,6 +1,6 @@
 //! The messages of a call and its reply as layers see them: encoded, not yet or no longer compressed.
 
-use super::{Call, Cx, Reply, ReplyBody, RequestBody};
+use super::{Call, Cx, Reply, ReplyBody, ReplyParts, RequestBody, Streamed};
 use crate::{
     Metadata, Result,
     compression::{Message, Packing},
@@ -19,7 +19,7 @@ impl Call {
     /// The request message of a call that has one, encoded as [`codec`](Self::codec) says; none of a call whose
     /// requests are a stream.
     pub fn message(&self) -> Option<&Bytes> {
-        match &self.body {
+        match self.body() {
             RequestBody::One(bytes) => Some(bytes),
             RequestBody::Many(_) => None,
         }
@@ -28,7 +28,7 @@ impl Call {
     /// The same call once more, for a layer that tries it again; none where the requests are a stream, whose messages
     /// are read once. What is added to the reply of one is not in that of the other.
     pub fn again(&self) -> Option<Call> {
-        let RequestBody::One(bytes) = &self.body else { return None };
+        let RequestBody::One(bytes) = self.body() else { return None };
         let context = self.cx.context();
         let metadata = context.metadata.clone();
         let mut cx = Cx::new(&context.peer, context.service, context.method, context.deadline, metadata);
@@ -38,7 +38,8 @@ impl Call {
         copied.packing = context.packing;
         copied.caller = context.caller.clone();
         copied.trace = context.trace.clone();
-        Some(Call { method: self.method, body: RequestBody::One(bytes.clone()), cx })
+        copied.body = Some(RequestBody::One(bytes.clone()));
+        Some(Call { method: self.method, cx })
     }
 
     /// Passes every request message through `change` on its way to the handler, the only one at once, those of a
@@ -52,7 +53,7 @@ impl Call {
         &mut self,
         mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + Sync + 'static,
     ) -> Result<()> {
-        match &mut self.body {
+        match self.body_mut() {
             RequestBody::One(bytes) => *bytes = change(std::mem::take(bytes))?,
             RequestBody::Many(queue) => queue.change(Box::new(change)),
         }
@@ -83,7 +84,7 @@ impl Call {
         let context = self.cx.context_mut();
         let packing = context.packing;
         let compressed = std::mem::take(&mut context.compressed);
-        if let RequestBody::One(bytes) = &mut self.body {
+        if let RequestBody::One(bytes) = self.body_mut() {
             *bytes = packing.unpack(Message { bytes: std::mem::take(bytes), compressed })?;
         }
         Ok(())
@@ -93,7 +94,7 @@ impl Call {
 impl Reply {
     /// The message of a reply that has one, encoded; none of a stream.
     pub fn message(&self) -> Option<&Bytes> {
-        match &self.body {
+        match self.body() {
             ReplyBody::Compressed(bytes) | ReplyBody::One(bytes) => Some(bytes),
             ReplyBody::Parts(parts) => Some(parts.whole()),
             ReplyBody::Many(_) => None,
@@ -103,7 +104,7 @@ impl Reply {
     /// Metadata that goes before the message of a reply that has one; handlers add it with
     /// [`Cx::reply_metadata`](crate::Cx::reply_metadata).
     pub fn metadata_mut(&mut self) -> &mut Metadata {
-        &mut self.metadata
+        &mut self.parts_mut().metadata
     }
 
     /// Passes every message through `change` on its way out, the only one at once, those of a stream as they are sent.
@@ -114,33 +115,33 @@ impl Reply {
         self,
         mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + 'static,
     ) -> Result<Reply> {
-        let mut reply = self.joined();
-        reply.body = match reply.body {
-            ReplyBody::Compressed(bytes) => ReplyBody::Compressed(bytes),
-            ReplyBody::One(bytes) => ReplyBody::One(change(bytes)?),
-            parts @ ReplyBody::Parts(_) => parts,
-            ReplyBody::Many(items) => {
-                let change = move |message: Message| change(message.bytes).map(Message::from);
-                ReplyBody::Many(Box::pin(Changed { items, change: Box::new(change), ended: false }))
-            }
-        };
-        Ok(reply)
+        self.joined().try_map(|body| {
+            Ok(match body {
+                ReplyBody::Compressed(bytes) => ReplyBody::Compressed(bytes),
+                ReplyBody::One(bytes) => ReplyBody::One(change(bytes)?),
+                parts @ ReplyBody::Parts(_) => parts,
+                ReplyBody::Many(items) => {
+                    let change = move |message: Message| change(message.bytes).map(Message::from);
+                    ReplyBody::Many(Changed::of(items, Box::new(change)))
+                }
+            })
+        })
     }
 
     /// Compresses what was answered without it, see [`Call::unpack`].
-    pub(crate) fn packed(mut self, packing: Packing) -> Reply {
-        if packing.packs() {
-            self = self.joined();
-            self.body = match self.body {
-                ReplyBody::One(bytes) => super::compressed(packing, bytes),
-                ReplyBody::Many(items) => {
-                    let change = move |message: Message| Ok(packing.pack(message.bytes));
-                    ReplyBody::Many(Box::pin(Changed { items, change: Box::new(change), ended: false }))
-                }
-                compressed => compressed,
-            };
+    pub(crate) fn packed(self, packing: Packing) -> Reply {
+        if !packing.packs() {
+            return self;
         }
-        self
+        let ReplyParts { metadata, trailers, body } = self.joined().into_parts();
+        let body = match body {
+            ReplyBody::One(bytes) => super::compressed(packing, bytes),
+            ReplyBody::Many(items) => {
+                ReplyBody::Many(Changed::of(items, Box::new(move |message| Ok(packing.pack(message.bytes)))))
+            }
+            compressed => compressed,
+        };
+        ReplyParts { metadata, trailers, body }.into()
     }
 }
 
@@ -149,6 +150,12 @@ struct Changed {
     items: Pin<Box<dyn Items>>,
     change: Box<dyn FnMut(Message) -> Result<Message> + Send>,
     ended: bool,
+}
+
+impl Changed {
+    fn of(items: Streamed, change: Box<dyn FnMut(Message) -> Result<Message> + Send>) -> Streamed {
+        Streamed::new(Box::pin(Changed { items: items.into_items(), change, ended: false }))
+    }
 }
 
 impl Passing for Changed {

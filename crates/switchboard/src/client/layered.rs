@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Call, Codec, Compression, Cx, Kind, Layer, Metadata, Next, Receiver, Reply, Result, Sender, Status,
-    call::ReplyBody,
+    call::{ReplyBody, ReplyParts},
     context,
     layer::{BoxFuture, End},
     stream::stream_reply,
@@ -233,7 +233,7 @@ async fn hand_on(cx: &Cx, into: &Sender<Bytes>, mut replies: Receiver<Bytes>) ->
 }
 
 fn one(message: Bytes, metadata: Metadata, trailers: Metadata) -> Reply {
-    Reply { metadata, trailers, body: ReplyBody::One(message) }
+    ReplyParts { metadata, trailers, body: ReplyBody::One(message) }.into()
 }
 
 fn decode(_: Codec, message: Bytes) -> Result<Bytes> {

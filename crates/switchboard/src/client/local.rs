@@ -3,7 +3,7 @@
 use super::{Begin, Channel, layered::Layered};
 use crate::{
     Call, Cx, Layer, Limit, Limits, Metadata, Peer, Reply, Result, Service, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     context,
     driver::{Erased, ErasedService, guarded_next},
     guard::Wires,
@@ -100,7 +100,7 @@ impl Local {
             let called =
                 poll_fn(move |cx| context::scope(deadline, trace.as_ref(), || called.as_mut().poll(cx)));
             let reply = within(deadline, called).await?.joined();
-            match &reply.body {
+            match reply.body() {
                 ReplyBody::One(message) if message.len() > max => {
                     Err(too_large("a reply", message.len(), max))
                 }
@@ -140,18 +140,19 @@ pub(super) fn pump(
     deadline: Option<Instant>,
     message_bytes_max: usize,
 ) -> Result<()> {
-    let mut items: Pin<Box<dyn Items>> = match reply.body {
+    let ReplyParts { metadata, trailers, body } = reply.into_parts();
+    let mut items: Pin<Box<dyn Items>> = match body {
         ReplyBody::One(item) => {
-            into.set_head(reply.metadata);
+            into.set_head(metadata);
             into.push_now(item);
-            into.finish(Ok(reply.trailers));
+            into.finish(Ok(trailers));
             return Ok(());
         }
         // Nobody asked for it: messages of this process have no wire.
         ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
             return Err(Status::internal("a reply inside the process that was prepared for a wire"));
         }
-        ReplyBody::Many(items) => items,
+        ReplyBody::Many(items) => items.into_items(),
     };
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Status::failed_precondition(

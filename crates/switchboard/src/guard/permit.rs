@@ -3,7 +3,6 @@
 use super::{Chain, concurrency::Timed, fair::Place};
 use crate::{
     Reply, Result,
-    call::ReplyBody,
     compression::Message,
     stream::{Items, Passing},
 };
@@ -65,13 +64,9 @@ impl<'a> Permit<'a> {
     pub(crate) fn end(mut self, result: Result<Reply>) -> Result<Reply> {
         let Some(held) = self.held.take().filter(|held| held.entered > 0) else { return result };
         match result {
-            Ok(Reply { metadata, trailers, body: ReplyBody::Many(items) }) => {
+            Ok(reply) if reply.is_many() => {
                 let held = held.owned();
-                Ok(Reply {
-                    metadata,
-                    trailers,
-                    body: ReplyBody::Many(Box::pin(Guarded { items, held: Some(held) })),
-                })
+                Ok(reply.map_items(|items| Box::pin(Guarded { items, held: Some(held) })))
             }
             result => {
                 held.end(result.is_ok());

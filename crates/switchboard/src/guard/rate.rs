@@ -129,7 +129,7 @@ impl Limit {
     /// # Errors
     /// `ResourceExhausted` with the time at which there is one.
     pub(super) fn take(&self, call: &Call) -> Result<()> {
-        let now = crate::clock::since(self.began).as_nanos() as u64;
+        let now = call.cx().arrived().saturating_duration_since(self.began).as_nanos() as u64;
         match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, self.interval, self.ahead) {
             Ok(()) => Ok(()),
             Err(pause) => Err(self.refuse(pause)),

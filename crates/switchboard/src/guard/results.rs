@@ -8,7 +8,7 @@ mod store;
 
 use crate::{
     Call, Code, Kind, Layer, Metadata, Next, Reply, Result, Retry, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     context,
     layer::BoxFuture,
 };
@@ -109,7 +109,7 @@ impl Keeper {
             let text = format!("{KEY} has {} bytes where 1 to {KEY_MAX} belong", key.len());
             return Err(Status::invalid_argument(text));
         }
-        let RequestBody::One(message) = &call.body else { return next.call(call).await };
+        let RequestBody::One(message) = call.body() else { return next.call(call).await };
         let request = self.seeds.hash_one((call.codec(), &message[..]));
         let key = self.key(&call, &key);
         loop {
@@ -197,8 +197,8 @@ impl Kept {
     /// # Errors
     /// The failure of one that surely did not begin: the next try is to run.
     fn of(answer: Result<Reply>) -> Result<Kept> {
-        match answer.map(Reply::joined) {
-            Ok(Reply { metadata: head, trailers, body: ReplyBody::One(message) }) => {
+        match answer.map(|reply| reply.joined().into_parts()) {
+            Ok(ReplyParts { metadata: head, trailers, body: ReplyBody::One(message) }) => {
                 Ok(Kept::Answer { message, head, trailers })
             }
             Ok(_) => Err(Status::internal("a stream of replies where one belongs")),
@@ -217,7 +217,7 @@ impl Kept {
                     let _ = head.insert(REPLAYED, "true");
                 }
                 let body = ReplyBody::One(message.clone());
-                Ok(Reply { metadata: head, trailers: trailers.clone(), body })
+                Ok(ReplyParts { metadata: head, trailers: trailers.clone(), body }.into())
             }
             Kept::Failure(status) => Err(status.clone()),
             Kept::Bytes(bytes) => {

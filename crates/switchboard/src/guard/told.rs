@@ -58,7 +58,7 @@ impl Told {
     /// Adds it to the answer.
     pub(crate) fn add_to(self, mut result: Result<Reply>) -> Result<Reply> {
         let metadata = match &mut result {
-            Ok(reply) => &mut reply.trailers,
+            Ok(reply) => &mut reply.parts_mut().trailers,
             Err(status) => Status::metadata_mut(status),
         };
         // Where it finds no room the call is none the worse.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Call, Code, Codec, Cx, Idempotency, Kind, Limit, Limits, Metadata, Peer, Reply, Result, Status,
-    call::{ReplyBody, ReplyMetadata, RequestBody},
+    call::{ReplyBody, ReplyMetadata, ReplyParts, RequestBody},
     context,
     server::Shared,
 };
@@ -245,8 +245,8 @@ struct Answered {
 
 impl Answered {
     fn one(mut self) -> Result<connectrpc::EncodedResponse, ConnectError> {
-        self.reply = self.reply.joined();
-        let ReplyBody::One(message) = self.reply.body else {
+        let ReplyParts { metadata, trailers, body } = self.reply.joined().into_parts();
+        let ReplyBody::One(message) = body else {
             self.ticket.end(Code::Internal);
             return Err(refusal(&Status::internal(
                 "the handler answered with a stream where one message belongs",
@@ -259,16 +259,17 @@ impl Answered {
         self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
         let mut response = Response::new(message.into());
-        response.headers = convert::headers(&self.reply.metadata);
-        response.trailers = convert::headers(&self.reply.trailers);
+        response.headers = convert::headers(&metadata);
+        response.trailers = convert::headers(&trailers);
         Ok(response)
     }
 
     async fn many(mut self) -> Result<Response<connectrpc::EncodedStream>, ConnectError> {
-        let items = match self.reply.body {
-            ReplyBody::Many(items) => items,
+        let ReplyParts { metadata, trailers, body } = self.reply.into_parts();
+        let items = match body {
+            ReplyBody::Many(items) => items.into_items(),
             // Of a method that no service declares, nobody knew before.
-            ReplyBody::One(message) => Only::of(message, self.reply.metadata, self.reply.trailers),
+            ReplyBody::One(message) => Only::of(message, metadata, trailers),
             ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
                 self.ticket.end(Code::Internal);
                 return Err(refusal(&Status::internal(

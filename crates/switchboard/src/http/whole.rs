@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Call, Code, Codec, Cx, Metadata, Peer, Result, Status,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     context,
 };
 use ::http::StatusCode;
@@ -92,15 +92,12 @@ impl Whole<'_> {
                     tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
                 }
             };
-            let answer = reply.map(crate::Reply::joined).and_then(|reply| match reply.body {
-                ReplyBody::One(message) => {
-                    let mut metadata = reply.metadata;
-                    metadata.extend(reply.trailers);
+            let answer = reply.and_then(|reply| match reply.joined().into_parts() {
+                ReplyParts { mut metadata, trailers, body: ReplyBody::One(message) } => {
+                    metadata.extend(trailers);
                     Ok((message, metadata))
                 }
-                ReplyBody::Compressed(_) | ReplyBody::Parts(_) | ReplyBody::Many(_) => {
-                    Err(Status::internal("the handler answered with a stream where one message belongs"))
-                }
+                _ => Err(Status::internal("the handler answered with a stream where one message belongs")),
             });
             let answer = answer.and_then(|(message, metadata)| match ticket.drops(message.len()) {
                 Some(status) => Err(status),

@@ -3,7 +3,6 @@
 use super::Otlp;
 use crate::{
     Call, Code, Reply, Result, Status,
-    call::ReplyBody,
     compression::Message,
     context,
     layer::{BoxFuture, Layer, Next},
@@ -111,13 +110,11 @@ impl Layer for Calls {
                 context::scope(context::deadline(), Some(&trace), || called.as_mut().poll(cx))
             };
             match poll_fn(within).await {
-                Ok(mut reply) => {
-                    match reply.body {
-                        ReplyBody::Many(items) => {
-                            reply.body = ReplyBody::Many(Box::pin(Followed { items, open, trace }));
-                        }
-                        _ => open.end(None),
-                    }
+                Ok(reply) if reply.is_many() => {
+                    Ok(reply.map_items(|items| Box::pin(Followed { items, open, trace })))
+                }
+                Ok(reply) => {
+                    open.end(None);
                     Ok(reply)
                 }
                 Err(status) => {

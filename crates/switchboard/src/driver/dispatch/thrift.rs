@@ -46,10 +46,11 @@ pub(super) fn answer<'a>(
         cx.set_packing(Packing::OFF, false);
         let request = RequestBody::One(messages.request(codec, Codec::Proto, &request)?);
         let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?.joined();
-        let body = match reply.body {
-            ReplyBody::One(message) => compressed(packing, messages.reply(Codec::Proto, codec, &message)?),
-            other => other,
-        };
-        Ok(Reply { body, ..reply })
+        reply.try_map(|body| match body {
+            ReplyBody::One(message) => {
+                Ok(compressed(packing, messages.reply(Codec::Proto, codec, &message)?))
+            }
+            other => Ok(other),
+        })
     })
 }

@@ -2,9 +2,9 @@
 
 use super::{Connection, Window};
 use crate::{
-    Call, Cx, Kind, Metadata, Reply, Result, Retry, Status,
+    Call, Cx, Kind, Metadata, Result, Retry, Status,
     access::Entry,
-    call::{ReplyBody, RequestBody},
+    call::{ReplyBody, ReplyParts, RequestBody},
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
@@ -144,6 +144,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let mut cx = Cx::new(&self.peer, service_info, info, deadline, head.metadata);
         cx.set_packing(packing, compressed);
         cx.set_oneway(head.oneway);
+        cx.set_arrived(began);
         let trace = cx.shared_trace();
         let call = Call::new(method, head.codec, body, cx);
         let index = self.calls.reserve();
@@ -155,14 +156,18 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             dispatch.start(call, &mut Context::from_waker(waker))
         });
         let drops = match &started {
-            Ok(Ok(Reply { body: ReplyBody::One(item), .. })) if item.len() > LARGE => {
-                let drops = !head.oneway && !self.takes_reply(head.method, item.len());
-                drops.then(|| self.shared.memory.drops(item.len()))
-            }
+            Ok(Ok(reply)) => match reply.body() {
+                ReplyBody::One(item) if item.len() > LARGE => {
+                    let drops = !head.oneway && !self.takes_reply(head.method, item.len());
+                    drops.then(|| self.shared.memory.drops(item.len()))
+                }
+                _ => None,
+            },
             _ => None,
         };
         if drops.is_none()
-            && let Ok(Ok(Reply { body: ReplyBody::One(item), metadata, trailers })) = started
+            && let Ok(Ok(reply)) = &started
+            && let ReplyParts { body: ReplyBody::One(item), metadata, trailers } = reply.parts()
         {
             self.calls.release(index);
             if self.holding.room.level != Level::Calm && item.len() <= LARGE {
@@ -176,7 +181,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 }
             }
             if !head.oneway {
-                self.reply(id, &metadata, &item, false, &trailers);
+                self.reply(id, metadata, item, false, trailers);
             }
             return;
         }
@@ -207,25 +212,20 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 self.calls.release(index);
                 self.end(&parked, Err(&status));
             }
-            Ok(Ok(Reply { body: ReplyBody::Compressed(item), metadata, trailers })) => {
-                self.calls.release(index);
-                self.succeed(&parked, &metadata, &item, &trailers, true);
-            }
-            Ok(Ok(Reply { body: ReplyBody::Parts(item), metadata, trailers })) => {
-                self.calls.release(index);
-                self.succeed_in_parts(&parked, &metadata, item.parts(), &trailers);
-            }
-            Ok(Ok(Reply { body: ReplyBody::One(_), .. })) => {
-                self.calls.release(index);
-                if let Some(status) = drops {
-                    self.end(&parked, Err(&status));
+            Ok(Ok(reply)) => match reply.into_parts() {
+                ReplyParts { body: ReplyBody::Many(items), .. } => {
+                    let stage = Stage::Replies { items: items.into_items(), head_sent: false };
+                    self.park(index, Parked { stage, ..parked });
+                    self.poll_call(index);
                 }
-            }
-            Ok(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                let stage = Stage::Replies { items, head_sent: false };
-                self.park(index, Parked { stage, ..parked });
-                self.poll_call(index);
-            }
+                reply => {
+                    self.calls.release(index);
+                    match drops {
+                        Some(status) => self.end(&parked, Err(&status)),
+                        None => self.succeed_with(&parked, &reply),
+                    }
+                }
+            },
             Err(slot) => self.park(index, Parked { stage: Stage::Handler { service, slot }, ..parked }),
         }
     }
@@ -307,13 +307,17 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                         }
                         self.give_credit(index);
                     }
-                    Poll::Ready(Ok(Reply { body: ReplyBody::Many(items), .. })) => {
-                        if let Some(parked) = self.calls.get_mut(index) {
-                            parked.stage = Stage::Replies { items, head_sent: false };
+                    Poll::Ready(Err(status)) => self.finish(index, Err(status)),
+                    Poll::Ready(Ok(reply)) => match reply.into_parts() {
+                        ReplyParts { body: ReplyBody::Many(items), .. } => {
+                            if let Some(parked) = self.calls.get_mut(index) {
+                                let items = items.into_items();
+                                parked.stage = Stage::Replies { items, head_sent: false };
+                            }
+                            self.poll_call(index);
                         }
-                        self.poll_call(index);
-                    }
-                    Poll::Ready(result) => self.finish(index, result),
+                        reply => self.finish(index, Ok(reply)),
+                    },
                 }
             }
             Stage::Replies { items, head_sent } => {
@@ -325,20 +329,23 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     }
 
     /// Ends a parked call with what its handler answered.
-    pub(super) fn finish(&mut self, index: u32, result: Result<Reply>) {
+    pub(super) fn finish(&mut self, index: u32, result: Result<ReplyParts>) {
         let Some(parked) = self.take(index) else { return };
         match result {
-            Ok(Reply { body: ReplyBody::One(item), metadata, trailers }) => {
-                self.succeed(&parked, &metadata, &item, &trailers, false);
-            }
-            Ok(Reply { body: ReplyBody::Compressed(item), metadata, trailers }) => {
-                self.succeed(&parked, &metadata, &item, &trailers, true);
-            }
-            Ok(Reply { body: ReplyBody::Parts(item), metadata, trailers }) => {
-                self.succeed_in_parts(&parked, &metadata, item.parts(), &trailers);
-            }
-            Ok(Reply { body: ReplyBody::Many(_), .. }) => {}
+            Ok(reply) => self.succeed_with(&parked, &reply),
             Err(status) => self.end(&parked, Err(&status)),
+        }
+    }
+
+    /// Ends a call with its only message, as it is.
+    fn succeed_with(&mut self, call: &Parked, reply: &ReplyParts) {
+        let ReplyParts { metadata, trailers, body } = reply;
+        match body {
+            ReplyBody::One(item) => self.succeed(call, metadata, item, trailers, false),
+            ReplyBody::Compressed(item) => self.succeed(call, metadata, item, trailers, true),
+            ReplyBody::Parts(item) => self.succeed_in_parts(call, metadata, item.parts(), trailers),
+            // Sent by whoever found it.
+            ReplyBody::Many(_) => {}
         }
     }
 
