@@ -28,7 +28,7 @@ impl Config {
         running: &Running,
         prepare: impl FnOnce(&Config, &[&str]) -> Result<Prepared, String>,
     ) {
-        match new.and_then(|new| self.reload(new, running, prepare)) {
+        match new.and_then(|new| self.reload(&new, running, prepare)) {
             Ok(said) if said.is_empty() => eprintln!("reloaded: nothing has changed"),
             Ok(said) => said.iter().for_each(|said| eprintln!("reloaded: {said}")),
             Err(why) => eprintln!("not reloaded, nothing was changed: {why}"),
@@ -38,7 +38,7 @@ impl Config {
     /// What waits for the next start stays what it is in force, so that it is named again with every reload until then.
     fn reload(
         &mut self,
-        new: Config,
+        new: &Config,
         running: &Running,
         prepare: impl FnOnce(&Config, &[&str]) -> Result<Prepared, String>,
     ) -> Result<Vec<String>, String> {
@@ -49,7 +49,7 @@ impl Config {
         let (mut flags, mut taken, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for at in changed {
             match self.keys[at].reload {
-                _ if self.waits(at, &new) => waiting.push(at),
+                _ if self.waits(at, new) => waiting.push(at),
                 Reload::Flag => flags.push(at),
                 Reload::Never => waiting.push(at),
                 Reload::Taken => taken.push(at),
@@ -61,7 +61,7 @@ impl Config {
             checked.map_err(|error| new.wrong(name, &error.to_string()))?;
         }
         let names: Vec<_> = taken.iter().map(|at| self.keys[*at].name.as_str()).collect();
-        let Prepared(apply) = prepare(&new, &names)?;
+        let Prepared(apply) = prepare(new, &names)?;
 
         // Nothing fails from here on.
         let mut said = Vec::new();

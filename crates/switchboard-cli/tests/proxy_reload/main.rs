@@ -8,7 +8,13 @@ mod support;
 
 use named::{Named, chat, hold, who};
 use process::Proxy;
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 use support::serving::{self, lines};
 use switchboard::{Channel, Code, Result, Status};
 
@@ -76,6 +82,38 @@ async fn calls_in_flight_end_on_the_old_servers_and_their_connections_close() {
         other.finish();
         assert_eq!(soon(others.next()).await.unwrap(), None, "{options}");
         until(|| new.connections() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_is_lost_however_often_the_servers_change() {
+    for options in ["", "?wire=grpc", "?wire=connect&http=1", "?balance=round_robin"] {
+        let servers = [Named::start("a").await, Named::start("b").await];
+        let settings = |to: usize| format!("to = [\"{}{options}\"]\n", servers[to].address);
+        let proxy = Proxy::start(&format!("often{}", options.len()), &settings(0));
+        let channel = channel_to(&proxy).await;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let calling = (0..8).map(|_| {
+            let (channel, is_over) = (channel.clone(), is_over.clone());
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let name = soon(who(&channel)).await?;
+                    assert!(["a", "b"].contains(&&*name), "{name}");
+                }
+                Ok::<_, Status>(())
+            })
+        });
+        let calling: Vec<_> = calling.collect();
+        for turn in 1..=20 {
+            proxy.reload(&settings(turn % 2), "to has changed");
+            let wanted = ["a", "b"][turn % 2];
+            assert_eq!(soon(who(&channel)).await.unwrap(), wanted, "{options}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for calling in calling {
+            soon(calling).await.unwrap().unwrap();
+        }
+        until(|| servers[1].connections() == 0).await;
     }
 }
 

@@ -108,12 +108,12 @@ impl Service for Handler {
     }
 }
 
-fn encode(text: &String, _: Codec) -> Result<Bytes> {
-    Ok(text.clone().into())
+fn encode(text: &impl AsRef<str>, _: Codec) -> Result<Bytes> {
+    Ok(text.as_ref().to_owned().into())
 }
 
 fn decode(_: Codec, bytes: Bytes) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Status::internal("no text"))
+    String::from_utf8(bytes.into()).map_err(|_| Status::internal("no text"))
 }
 
 /// Who answers.
