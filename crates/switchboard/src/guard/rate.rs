@@ -59,8 +59,8 @@ impl Rate {
         Rate { flag: Some(calls.clone()), ..Rate::per_second(1.0) }
     }
 
-    /// How many may come at once after a pause; what comes in a second unless set, and at least one. Without effect on a
-    /// rate that a flag says.
+    /// How many may come at once after a pause; what comes in a second unless set, and at least one. Without effect
+    /// on a rate that a flag says.
     pub fn burst(mut self, calls: u32) -> Rate {
         self.burst = calls.max(1);
         self
