@@ -3,12 +3,15 @@
 //! exists.
 
 mod command;
+mod file;
 mod keys;
+mod reload;
 
 pub(crate) use command::{ConfigArgs, run};
-use keys::{Key, Kind, all};
-use std::{fmt, fs, path::Path, time::Duration};
-use switchboard::{Limits, Running, Tls, limits};
+use keys::{Key, Kind, Reload, all};
+pub(crate) use reload::Prepared;
+use std::{fmt, path::Path, time::Duration};
+use switchboard::{Limits, Tls, limits};
 
 /// Names that are less alike are no suggestion.
 const ALIKE: f64 = 0.75;
@@ -64,7 +67,8 @@ struct Given {
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
     Environment(String),
-    File(String),
+    /// Its path, and the line.
+    File(String, usize),
     Flag,
 }
 
@@ -72,7 +76,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Environment(name) => f.write_str(name),
-            Source::File(path) => f.write_str(path),
+            Source::File(path, line) => write!(f, "{path}:{line}"),
             Source::Flag => f.write_str("flag"),
         }
     }
@@ -86,9 +90,7 @@ impl Config {
     pub(crate) fn load(root: Root, file: Option<&Path>) -> Result<Config, String> {
         let mut config = Config::new(root);
         if let Some(path) = file {
-            let read = fs::read_to_string(path).map_err(|error| error.to_string());
-            let read = read.and_then(|text| config.file(&text, &path.display().to_string()));
-            read.map_err(|why| format!("{}: {why}", path.display()))?;
+            config.read_file(path)?;
         }
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -100,35 +102,6 @@ impl Config {
     fn new(root: Root) -> Config {
         let keys = all(root);
         Config { root, given: keys.iter().map(|_| None).collect(), keys }
-    }
-
-    fn file(&mut self, text: &str, path: &str) -> Result<(), String> {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
-        self.table("", table, path)
-    }
-
-    fn table(&mut self, prefix: &str, table: toml::Table, path: &str) -> Result<(), String> {
-        for (key, value) in table {
-            // As flags have it.
-            let name = format!("{prefix}{key}").replace('-', "_");
-            let texts = match value {
-                toml::Value::Table(inner) if prefix.is_empty() && self.is_table(&name) => {
-                    self.table(&format!("{name}."), inner, path)?;
-                    continue;
-                }
-                toml::Value::Table(_) => return Err(self.unknown(&name)),
-                toml::Value::Array(values) => {
-                    let texts: Option<Vec<_>> = values.iter().map(text_of).collect();
-                    texts.ok_or_else(|| format!("{name}: expected a list of texts"))?
-                }
-                value => {
-                    let text = text_of(&value);
-                    vec![text.ok_or_else(|| format!("{name}: a {} is no value here", value.type_str()))?]
-                }
-            };
-            self.set(&name, texts, Source::File(path.to_owned()))?;
-        }
-        Ok(())
     }
 
     fn is_table(&self, name: &str) -> bool {
@@ -227,6 +200,15 @@ impl Config {
         }
     }
 
+    /// A mistake in the value of a setting, with the place where that was set.
+    pub(crate) fn wrong(&self, name: &str, why: &str) -> String {
+        let given = self.keys.iter().position(|key| key.name == name).and_then(|at| self.given[at].as_ref());
+        match given.map(|given| &given.source) {
+            None | Some(Source::Flag) => format!("{name}: {why}"),
+            Some(source) => format!("{source}: {name}: {why}"),
+        }
+    }
+
     /// The values in force: what was given, else the default.
     fn values(&self, name: &str) -> Vec<String> {
         let at = self.keys.iter().position(|key| key.name == name).expect("names here are of the table");
@@ -281,54 +263,13 @@ impl Config {
             let (Kind::Limit(limit), Some(given)) = (&key.kind, given) else { continue };
             let source = match given.source {
                 Source::Environment(_) => limits::Source::Environment,
-                Source::File(_) => limits::Source::File,
+                Source::File(..) => limits::Source::File,
                 Source::Flag => limits::Source::Flag,
             };
             let setting = format!("{}={}", limit.name(), given.texts[0]);
             limits.parse(&setting, source).map_err(|error| error.to_string())?;
         }
         Ok(limits)
-    }
-
-    /// Brings what the sources say by now into force, and says on standard error what was done.
-    pub(crate) fn follow(&mut self, new: Result<Config, String>, running: &Running) {
-        match new {
-            Ok(new) => self.reload(new, running).iter().for_each(|said| eprintln!("reloaded: {said}")),
-            Err(why) => eprintln!("not reloaded: {why}"),
-        }
-    }
-
-    /// As far as that can be done while the server runs.
-    fn reload(&mut self, new: Config, running: &Running) -> Vec<String> {
-        let mut said = Vec::new();
-        for at in 0..self.keys.len() {
-            let (key, name) = (&self.keys[at], self.keys[at].name.as_str());
-            let (before, after) = (self.values(name), new.values(name));
-            if before == after {
-                continue;
-            }
-            if !key.reloads {
-                said.push(format!("{name} changed: it comes into force with the next start"));
-                continue;
-            }
-            let flag = name.rsplit('.').next().unwrap_or_default();
-            match running.set_flag(flag, after.first().map_or("", String::as_str), "SIGHUP") {
-                Ok(()) => said.push(format!("{name} is {} now", after.join(", "))),
-                Err(error) => said.push(format!("{name} stays: {error}")),
-            }
-        }
-        *self = new;
-        said
-    }
-}
-
-/// A value as a flag would spell it; none for what no flag takes.
-fn text_of(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Boolean(on) => Some(on.to_string()),
-        _ => None,
     }
 }
 
@@ -378,7 +319,9 @@ mod tests {
             ("channelz = \"yes\"", "neither true nor false"),
             ("listen = \"quic://a:1\"", "scheme"),
             ("log = 1.5", "a float is no value"),
-            ("log = ", "line 1"),
+            ("log = ", "a.toml:1: "),
+            ("\nrate = 1\nworkers = 0", "a.toml:2: there is no setting"),
+            ("\n[limits]\n\ncalls-max = \"x\"", "a.toml:4: limits.calls_max: "),
         ] {
             let error = empty().file(file, "a.toml").unwrap_err();
             assert!(error.contains(expected), "{file}: {error}");

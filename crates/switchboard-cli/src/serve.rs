@@ -2,7 +2,7 @@
 
 use crate::{
     announce,
-    config::{Config, Root},
+    config::{Config, Prepared, Root},
     log::{self, Level},
     services,
     serving::{self, Stop},
@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum, value_parser};
 use std::{path::PathBuf, time::Duration};
-use switchboard::{Limits, Runtime, Server, limits::Source};
+use switchboard::{Limits, Running, Runtime, Server, limits::Source};
 use switchboard_registry::EmbeddedServer;
 
 /// `switchboard serve`.
@@ -120,7 +120,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), String> {
             lines.push_str(&format!("admin pages on {}\n", serving::url(admin)));
         }
         serving::print(&lines)?;
-        serving::until_stopped(running, stop, |running| config.follow(args.config(), running)).await;
+        let reload =
+            |running: &Running| config.follow(args.config(), running, |_, _| Ok(Prepared::nothing()));
+        serving::until_stopped(running, stop, reload).await;
         Ok(())
     })
 }

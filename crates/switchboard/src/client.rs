@@ -4,6 +4,7 @@ mod address_list;
 mod calls;
 mod combined;
 mod connection;
+mod cut;
 mod fleet;
 #[cfg(feature = "http")]
 mod http;
@@ -17,6 +18,7 @@ mod unary;
 mod wires;
 
 pub use combined::{Parallel, Part, Partitioned, Selective};
+pub use cut::Cut;
 pub use fleet::{Attempt, Candidate, EndpointStats, Explained, Explanation, FailMode, Receipt};
 pub(crate) use layered::Tells;
 pub use options::ChannelBuilder;

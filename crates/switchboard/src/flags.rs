@@ -158,6 +158,24 @@ impl Flags {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
     }
 
+    /// The flag, and what this value is for it.
+    ///
+    /// # Errors
+    /// No such flag, or a value that it cannot have.
+    pub(crate) fn check(&self, name: &str, value: &str) -> Result<(&Flag, u64), Error> {
+        let flag = self.flags.iter().find(|flag| flag.name() == name).ok_or_else(|| {
+            let names: Vec<_> = self.flags.iter().map(Flag::name).collect();
+            Error::config(format!("{name:?} is no flag; the flags are {}", names.join(", ")))
+        })?;
+        let to = flag.0.unit.parse(value)?;
+        if !flag.0.range.contains(&to) {
+            let (least, most) =
+                (flag.0.unit.show(*flag.0.range.start()), flag.0.unit.show(*flag.0.range.end()));
+            return Err(Error::config(format!("{name} = {value} is out of range: {least} to {most}")));
+        }
+        Ok((flag, to))
+    }
+
     /// Changes a flag, for good or for some time. On a tokio runtime, whose timer ends that time.
     ///
     /// # Errors
@@ -169,16 +187,7 @@ impl Flags {
         lasting: Option<Duration>,
         by: &str,
     ) -> Result<Flag, Error> {
-        let flag = self.flags.iter().find(|flag| flag.name() == name).ok_or_else(|| {
-            let names: Vec<_> = self.flags.iter().map(Flag::name).collect();
-            Error::config(format!("{name:?} is no flag; the flags are {}", names.join(", ")))
-        })?;
-        let to = flag.0.unit.parse(value)?;
-        if !flag.0.range.contains(&to) {
-            let (least, most) =
-                (flag.0.unit.show(*flag.0.range.start()), flag.0.unit.show(*flag.0.range.end()));
-            return Err(Error::config(format!("{name} = {value} is out of range: {least} to {most}")));
-        }
+        let (flag, to) = self.check(name, value)?;
         let until = lasting.map(|lasting| Instant::now() + lasting);
         let from = {
             let mut lent = flag.lock();

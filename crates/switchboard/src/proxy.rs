@@ -54,11 +54,12 @@ pub struct Forward {
     translate: Option<Arc<dyn Translate>>,
 }
 
+#[derive(Clone)]
 enum Methods {
     /// By their index.
     Declared(&'static [ClientMethod]),
     /// By their place in the server's table, as they are called.
-    Learned(Box<[OnceLock<Learned>]>),
+    Learned(Arc<[OnceLock<Learned>]>),
 }
 
 /// A method of which nobody said how it is called.
@@ -150,6 +151,22 @@ impl Forward {
         static ANY: ServiceInfo = ServiceInfo { name: "*", methods: &[], descriptor: &[] };
         let places = (0..LEARNED_MAX).map(|_| OnceLock::new()).collect();
         Forward { info: &ANY, methods: Methods::Learned(places), channel, codec: None, translate: None }
+    }
+
+    /// The same over another channel, for calls from now on: what was learned of methods is shared, and so is the
+    /// [`Translate`]. Its [codec](Self::codec) is that of each caller again, since the other servers may read others.
+    ///
+    /// Calls that are under way end on the channel that they began on, which closes its connections when the last
+    /// `Forward` with it is gone and the last call has ended. A [`Cut`](crate::client::Cut) ends what takes longer.
+    #[must_use]
+    pub fn over(&self, channel: Channel) -> Forward {
+        Forward {
+            info: self.info,
+            methods: self.methods.clone(),
+            channel,
+            codec: None,
+            translate: self.translate.clone(),
+        }
     }
 
     /// Writes messages in this codec on channels that can, instead of that of each caller.

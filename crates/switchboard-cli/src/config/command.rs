@@ -1,6 +1,6 @@
 //! `switchboard config`: the settings of `serve` or `proxy`, checked, explained, and as a file to begin with.
 
-use super::{Config, Key, Root, all};
+use super::{Config, Key, Reload, Root, all};
 use crate::{proxy::ProxyArgs, serving::print};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -59,10 +59,14 @@ fn default(root: Root) -> String {
             text.push_str(&format!("\n[{of}]\n"));
             table = of;
         }
-        let reload = if key.reloads { " (reloaded with SIGHUP)" } else { "" };
-        text.push_str(&format!("\n# {}{reload}\n# {name} = {}\n", key.doc, literal(key)));
+        text.push_str(&format!("\n# {}{}\n# {name} = {}\n", key.doc, marked(key), literal(key)));
     }
     text
+}
+
+/// What is said of settings that need no start.
+fn marked(key: &Key) -> &'static str {
+    if key.reload == Reload::Never { "" } else { " (reloaded with SIGHUP)" }
 }
 
 fn literal(key: &Key) -> String {
@@ -79,7 +83,8 @@ impl Config {
                 Some(given) => (given.texts.join(", "), given.source.to_string()),
                 None => (key.default.clone().unwrap_or_else(|| "-".to_owned()), "default".to_owned()),
             };
-            lines.push_str(&format!("{:<28} {value:<20} {source:<12} {}\n", key.name, key.doc));
+            let (name, doc, marked) = (&key.name, &key.doc, marked(key));
+            lines.push_str(&format!("{name:<28} {value:<20} {source:<12} {doc}{marked}\n"));
         }
         lines
     }

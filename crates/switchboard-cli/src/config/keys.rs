@@ -18,8 +18,28 @@ pub(super) struct Key {
     /// As a file may spell it.
     pub(super) example: String,
     pub(super) doc: Cow<'static, str>,
-    /// A change comes into force with SIGHUP.
-    pub(super) reloads: bool,
+    pub(super) reload: Reload,
+}
+
+/// What becomes of a change while the server runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reload {
+    /// It comes into force with SIGHUP: a flag of the server has the last part of its name.
+    Flag,
+    /// It comes into force with the next start.
+    Never,
+    /// It comes into force with SIGHUP: the command takes it.
+    Taken,
+}
+
+impl Reload {
+    fn of(name: &str) -> Reload {
+        match name {
+            "access_log" | "concurrency" | "deadline_max" | "rate" | "slow_call" => Reload::Flag,
+            "header" | "tap_filter" | "tap_redact" | "to" => Reload::Taken,
+            _ => Reload::Never,
+        }
+    }
 }
 
 impl Key {
@@ -41,7 +61,12 @@ impl Key {
             _ => value,
         };
         let (name, example) = (long.replace('-', "_"), example.to_owned());
-        Key { name, kind, default, example, doc: doc.into(), reloads: false }
+        Key { reload: Reload::of(&name), name, kind, default, example, doc: doc.into() }
+    }
+
+    /// What a flag of the server is set to where nothing is.
+    pub(super) fn unset(&self) -> &'static str {
+        if matches!(self.kind, Kind::Time) { "0ms" } else { "0" }
     }
 
     /// The flag that says the same, without its dashes.
@@ -159,9 +184,8 @@ fn of_flags(flags: &Command) -> Vec<Key> {
 
 fn of_serve() -> Vec<Key> {
     let key = |name: &str, kind, default: Option<&str>, example: &str, doc: &'static str| {
-        let reloads = matches!(name, "access_log" | "slow_call");
-        let default = default.map(str::to_owned);
-        Key { name: name.to_owned(), kind, default, example: example.to_owned(), doc: doc.into(), reloads }
+        let (reload, default) = (Reload::of(name), default.map(str::to_owned));
+        Key { name: name.to_owned(), kind, default, example: example.to_owned(), doc: doc.into(), reload }
     };
     let mut keys = vec![
         key("access_log", Kind::Count(0..=1_000_000), Some("0"), "100", "log one call in so many; 0: none"),
@@ -251,7 +275,10 @@ fn of_serve() -> Vec<Key> {
             default: Some(default.clone()),
             example: default,
             doc: limit.doc().into(),
-            reloads: matches!(limit, Limit::ConnectionsMax | Limit::MemoryBytesMax | Limit::ServerCallsMax),
+            reload: match limit {
+                Limit::ConnectionsMax | Limit::MemoryBytesMax | Limit::ServerCallsMax => Reload::Flag,
+                _ => Reload::Never,
+            },
         }
     }));
     keys

@@ -27,7 +27,7 @@ Callers speak any wire. What goes through a & on a shell needs quotes.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProxyArgs {
     /// Take settings from this TOML file, where flags are keys as in to = ["10.0.0.1:9090"], and from variables like
-    /// SWITCHBOARD_PROXY_TO; flags overrule both
+    /// SWITCHBOARD_PROXY_TO; flags overrule both. SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times
@@ -80,7 +80,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = "Running")]
     pub(super) admin: Option<String>,
     /// Log one call in N [default: none]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000), help_heading = "Running")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000), help_heading = "Running")]
     pub(super) access_log: Option<u32>,
     /// Log calls that take at least TIME, as in 200ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Running")]

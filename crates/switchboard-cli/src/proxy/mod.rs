@@ -1,13 +1,18 @@
 //! `switchboard proxy`: in front of any server, accepts any wire and hands calls on over any other.
 //!
 //! ```text
-//! callers ─► listeners ─► guards ─► tap ─► Forward (rewrites messages) ─► channel: balancing, retries ─► servers
+//! callers ─► listeners ─► guards ─► tap ─► Onward ─► Forward (rewrites messages) ─► channel: balancing ─► servers
 //! ```
+//!
+//! SIGHUP [replaces](reload) what stands behind the listeners, under calls that go on.
 //!
 //! Services of the [schema](known) are declared as a server's own are; calls of all others go through as bytes.
 
 mod args;
+mod current;
 mod known;
+mod onward;
+mod reload;
 mod rewrite;
 mod rules;
 mod settings;
@@ -22,13 +27,19 @@ use crate::{
     tls,
 };
 use known::Known;
-use rewrite::Rewrite;
-use std::{collections::HashMap, time::Duration};
+use onward::Way;
+use reload::Reloading;
+use std::time::Duration;
 use switchboard::{
-    Call, Codec, Limits, Reply, Runtime, Server, Service, ServiceInfo, Status, guard::Rate, proxy::Forward,
+    Flag, Limit, Limits, Running, Runtime, Server,
+    guard::{Concurrency, Rate},
+    limits::Unit,
 };
 use tap::Tap;
 use upstream::Upstream;
+
+/// The longest time that calls may be given, a year in milliseconds.
+const DEADLINE_MAX: u64 = 365 * 24 * 3_600_000;
 
 /// Serves until Ctrl-C or SIGTERM.
 ///
@@ -47,7 +58,8 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
         let upstream = Upstream::new(&args)?;
         let known = Known::of(&args, &upstream).await?;
         let tap = args.tap.start(&known)?;
-        let mut server = forwarding(guarded(&args, limits)?, &args, &upstream, &known)?;
+        let drain = Duration::from_millis(limits.get(Limit::DrainTimeout));
+        let (mut server, way) = Way::first(guarded(&args, limits)?, &args, &upstream, &known)?;
         if let Some(tap) = &tap {
             server = server.layer(tap.clone());
         }
@@ -70,8 +82,14 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), String> {
             true => eprint!("{lines}"),
             false => serving::print(&lines)?,
         }
-        serving::until_stopped(running, stop, |running| config.follow(own.config(), running)).await;
-        if let Some(tap) = tap {
+        // A way that is replaced goes as a whole.
+        drop(upstream);
+        let reloading = Reloading { way, tap, drain };
+        let reload = |running: &Running| {
+            config.follow(own.config(), running, |new, changed| reloading.prepare(new, changed));
+        };
+        serving::until_stopped(running, stop, reload).await;
+        if let Some(tap) = &reloading.tap {
             tap.end();
         }
         Ok(())
@@ -84,87 +102,45 @@ fn guarded(args: &ProxyArgs, limits: Limits) -> Result<Server, String> {
         let time = text.as_deref().map(Limits::parse_time).transpose();
         time.map_err(|error| error.to_string())
     };
-    let mut server = Server::new()
+    let server = Server::new()
         .limits(limits)
         .access_log(args.access_log.unwrap_or_default())
         .slow_call(time(&args.slow_call)?.unwrap_or_default());
-    if let Some(calls) = args.concurrency {
-        server = server.concurrency(calls);
+    // As flags, so that a reload or the admin page may set them while calls run; 0 is none.
+    let calls = Flag::new(
+        "concurrency",
+        Unit::Count,
+        args.concurrency.unwrap_or_default().into(),
+        0..=u32::MAX.into(),
+        "calls that are taken at once; 0: no limit",
+    );
+    let rate = Flag::new(
+        "rate",
+        Unit::Count,
+        args.rate.unwrap_or_default().into(),
+        0..=u32::MAX.into(),
+        "calls that are taken in a second of each peer; 0: no limit",
+    );
+    let most = time(&args.deadline_max)?.unwrap_or_default().as_millis() as u64;
+    if most > DEADLINE_MAX {
+        return Err("--deadline-max is more than 8760h; leave it out for no limit".to_owned());
     }
-    if let Some(calls) = args.rate {
-        server = server.rate(Rate::per_second(calls.into()).by_peer());
-    }
-    if let Some(most) = time(&args.deadline_max)? {
-        server = server.deadline_max(most);
-    }
+    let most = Flag::new(
+        "deadline_max",
+        Unit::Milliseconds,
+        most,
+        0..=DEADLINE_MAX,
+        "calls are ended after this time, whatever their callers allow; 0: no limit",
+    );
+    let server = server
+        .flag(&calls)
+        .concurrency(Concurrency::Flag(calls))
+        .rate(Rate::by_flag(&rate).by_peer())
+        .flag(&rate)
+        .deadline_max_by_flag(&most)
+        .flag(&most);
     Ok(match &args.admin {
         Some(admin) => server.admin(admin.as_str()),
         None => server,
     })
-}
-
-/// The server with what it hands on: the services of the schema, and those of which nothing is known.
-fn forwarding(
-    mut server: Server,
-    args: &ProxyArgs,
-    upstream: &Upstream,
-    known: &Known,
-) -> Result<Server, String> {
-    let rewrite = Rewrite::new(known);
-    for service in &known.services {
-        let mut forward = Forward::service(service.info, upstream.channel(service.info.name)?);
-        if service.is_protobuf && upstream.prefers_protobuf() {
-            forward = forward.codec(Codec::Proto);
-        }
-        server = server.add(forward.translate(rewrite.clone()));
-    }
-    let is_known = |name: &&String| known.services.iter().any(|service| service.info.name == **name);
-    let others: Vec<_> = args.service.iter().filter(|name| !is_known(name)).cloned().collect();
-    if args.known_only || (others.is_empty() && !args.service.is_empty()) {
-        return match known.services.is_empty() {
-            true => {
-                Err("--known-only needs a schema: --proto, --thrift, --descriptor-set or --reflect"
-                    .to_owned())
-            }
-            false => Ok(server),
-        };
-    }
-    if !upstream.is_registry() {
-        let forward = Forward::any(upstream.channel("")?).translate(rewrite);
-        return Ok(server.fallback(forward, others));
-    }
-    if others.is_empty() {
-        return match known.services.is_empty() {
-            true => Err(
-                "a registry knows servers by their services: name them with --service, or give the schema \
-                         with --proto or --descriptor-set"
-                    .to_owned(),
-            ),
-            false => Ok(server),
-        };
-    }
-    let mut forwards = HashMap::new();
-    for name in &others {
-        let forward = Forward::any(upstream.channel(name)?).translate(rewrite.clone());
-        forwards.insert(name.clone(), forward);
-    }
-    Ok(server.fallback(ByService(forwards), others))
-}
-
-/// Services of which nothing is known, each with servers of its own.
-struct ByService(HashMap<String, Forward>);
-
-impl Service for ByService {
-    fn info(&self) -> &'static ServiceInfo {
-        static MANY: ServiceInfo = ServiceInfo { name: "*", methods: &[], descriptor: &[] };
-        &MANY
-    }
-
-    async fn call(&self, call: Call) -> switchboard::Result<Reply> {
-        let name = call.cx().service().name;
-        match self.0.get(name) {
-            Some(forward) => forward.call(call).await,
-            None => Err(Status::unimplemented(format!("unknown service {name}"))),
-        }
-    }
 }

@@ -2,7 +2,11 @@
 
 use super::ProxyArgs;
 use crate::config::{Config, Root};
-use clap::{Args, Command, FromArgMatches, parser::ValueSource};
+use clap::{
+    Args, Command, FromArgMatches,
+    error::{ContextKind, ContextValue},
+    parser::ValueSource,
+};
 use std::ffi::OsString;
 
 impl ProxyArgs {
@@ -30,7 +34,11 @@ impl ProxyArgs {
     pub(crate) fn of(config: &Config) -> Result<ProxyArgs, String> {
         let all = std::iter::once("proxy".to_owned()).chain(config.as_flags());
         let matches = ProxyArgs::flags().try_get_matches_from(all);
-        matches.and_then(|matches| ProxyArgs::from_arg_matches(&matches)).map_err(|error| said(&error))
+        let args = matches.and_then(|matches| ProxyArgs::from_arg_matches(&matches));
+        args.map_err(|error| match named(&error, config) {
+            Some(name) => config.wrong(&name, &said(&error)),
+            None => said(&error),
+        })
     }
 }
 
@@ -54,7 +62,20 @@ fn overrule(config: &mut Config, own: impl Iterator<Item = OsString>) -> Result<
 /// For people, in one line.
 fn said(error: &clap::Error) -> String {
     let text = error.to_string();
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    let text = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    match error.get(ContextKind::InvalidArg) {
+        // They stand in the lines below.
+        Some(ContextValue::Strings(missing)) if text.ends_with(':') => {
+            format!("{text} {}", missing.join(", "))
+        }
+        _ => text,
+    }
+}
+
+/// The setting that a mistake is in.
+fn named(error: &clap::Error, config: &Config) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    config.name_of_flag(flag.trim_start_matches('-').split([' ', '=']).next()?)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::ProxyArgs;
 use bytes::Bytes;
-use switchboard::{Channel, ChannelBuilder, Status};
+use switchboard::{Channel, ChannelBuilder, Status, client::Cut};
 
 /// One or several servers, or a registry that knows them.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub(super) struct Upstream {
     /// That of a channel or a registry.
     url: String,
     headers: Vec<(String, Bytes)>,
+    /// Ends the connections of all its channels.
+    cut: Cut,
 }
 
 impl Upstream {
@@ -21,7 +23,7 @@ impl Upstream {
         if args.to.is_empty() {
             return Err("no server to hand calls on to: name one with --to".to_owned());
         }
-        let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone() };
+        let upstream = Upstream { url: joined(&args.to)?, headers: args.headers.clone(), cut: Cut::new() };
         drop(upstream.builder("service")?);
         Ok(upstream)
     }
@@ -52,7 +54,7 @@ impl Upstream {
         };
         let options: String = query.split('&').filter(kept).map(|option| format!("&{option}")).collect();
         let url = format!("{address}?wire=grpc{options}");
-        let upstream = Upstream { url, headers: self.headers.clone() };
+        let upstream = Upstream { url, headers: self.headers.clone(), cut: self.cut.clone() };
         upstream.channel(service)
     }
 
@@ -69,7 +71,12 @@ impl Upstream {
             true => switchboard_registry::fleet(&self.url, service).map_err(|status| said(&status))?,
             false => Channel::builder(&self.url),
         };
+        let builder = builder.cut_by(&self.cut);
         Ok(self.headers.iter().fold(builder, |builder, (name, value)| builder.meta(name, value.clone())))
+    }
+
+    pub(super) fn cut(&self) -> Cut {
+        self.cut.clone()
     }
 }
 
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn reflection_takes_grpc_with_the_same_certificates() {
-        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new() };
+        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
         assert!(!upstream("tcp://a:1").prefers_protobuf());
         assert!(!upstream("tcp://a:1?wire=connect").prefers_protobuf());
         assert!(upstream("tcp://a:1?retries=1&wire=rpcx").prefers_protobuf());

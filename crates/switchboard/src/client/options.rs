@@ -3,7 +3,7 @@
 #[cfg(feature = "http")]
 use super::http::{Dialect, Http};
 use super::{
-    Channel, Way, address_list,
+    Channel, Cut, Way, address_list,
     fleet::Policy,
     layered::Tells,
     pool::Pool,
@@ -64,6 +64,8 @@ pub(super) struct Options {
     pub(super) metadata: Always,
     /// Who reads what servers send without having been asked.
     pub(super) pushes: Option<Pushes>,
+    /// What may end its connections.
+    pub(super) cut: Option<Cut>,
     /// The wire of another framework; none for the native one and for those on HTTP.
     pub(super) foreign: Option<Arc<dyn Foreign>>,
     #[cfg(feature = "http")]
@@ -136,6 +138,7 @@ impl ChannelBuilder {
                 compression: Calling::default(),
                 metadata: Always::default(),
                 pushes: None,
+                cut: None,
                 foreign: None,
                 #[cfg(feature = "http")]
                 http: super::http::Settings::default(),
@@ -266,6 +269,12 @@ impl ChannelBuilder {
     /// Requests of fewer bytes are not compressed on the native wire; 512 unless set.
     pub fn compression_bytes_min(mut self, bytes: u32) -> ChannelBuilder {
         self.options.compression.bytes_min = bytes;
+        self
+    }
+
+    /// Lets `cut` end the connections, at any time and also after the channel was dropped.
+    pub fn cut_by(mut self, cut: &Cut) -> ChannelBuilder {
+        self.options.cut = Some(cut.clone());
         self
     }
 

@@ -250,7 +250,9 @@ impl<C: Link> Pool<C> {
             ));
         }
         let dialled = self.dial(address, place.clone(), dialling);
-        dialled.await.unwrap_or_else(|_| Err(Status::unavailable("the runtime ended while connecting")))
+        dialled.await.unwrap_or_else(|_| {
+            Err(Status::unavailable("the runtime ended while connecting, or the channel was cut"))
+        })
     }
 
     /// Begins to open the connection of `place` without waiting for it, unless that is under way or has to pause.
@@ -272,8 +274,12 @@ impl<C: Link> Pool<C> {
     ) -> JoinHandle<Result<Arc<C>>> {
         let (address, options, way) =
             (self.addresses[address].clone(), self.options.clone(), self.way.clone());
-        crate::runtime::spawn(async move {
+        let cut = self.options.cut.clone();
+        let dialled = crate::runtime::spawn(async move {
             let _dialling = dialling;
+            if let Some(cut) = &options.cut {
+                cut.check()?;
+            }
             let opened = async {
                 let io = net::dial(&address, &options.dialling, options.connect_timeout).await?;
                 C::open(io, &address, &options, way).await
@@ -288,14 +294,20 @@ impl<C: Link> Pool<C> {
                     Ended::Heard => *at.backoff() = Backoff::default(),
                 }
             });
-            drop(driven);
+            if let Some(cut) = &options.cut {
+                cut.hold(driven.abort_handle());
+            }
             if options.compression.is_on() {
                 // One that says nothing gets plain messages.
                 let _ = tokio::time::timeout(options.connect_timeout, connection.settled()).await;
             }
             *place.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
             Ok(connection)
-        })
+        });
+        if let Some(cut) = cut {
+            cut.hold(dialled.abort_handle());
+        }
+        dialled
     }
 }
 

@@ -9,7 +9,7 @@ pub use auto::AutoLimit;
 pub use gradient::GradientLimit;
 
 use super::fair::Load;
-use crate::{Result, Retry, Status};
+use crate::{Flag, Result, Retry, Status};
 use auto::Auto;
 use gradient::Gradient;
 use std::{
@@ -30,6 +30,9 @@ pub enum Concurrency {
     Auto(AutoLimit),
     /// So many, at least one.
     Fixed(u32),
+    /// As many as the [flag](crate::Flag) says when a call comes; 0 is no limit. Calls are counted in any case, so that
+    /// a limit that is set while they run holds at once.
+    Flag(Flag),
     /// As many as keep latency what it usually is.
     Gradient(GradientLimit),
     /// So many, and no call whose deadline is nearer than calls of late have taken: it would only be late. A call
@@ -65,6 +68,12 @@ impl From<u32> for Concurrency {
     }
 }
 
+impl From<Flag> for Concurrency {
+    fn from(flag: Flag) -> Concurrency {
+        Concurrency::Flag(flag)
+    }
+}
+
 /// Finds out how many calls may run at once, from how long they take. Pure: the clock is the caller's.
 pub(super) trait Adaptive: Send {
     /// A call ended at `now`, which counts from any beginning; `ended` counts all calls that ended since then, sampled
@@ -90,7 +99,7 @@ pub struct ConcurrencyStats {
     pub what: String,
     /// How: `fixed`, `auto`, `gradient`, `in time`.
     pub how: &'static str,
-    /// Calls that may run at once, now.
+    /// Calls that may run at once, now; `u32::MAX` where a flag says that there is no limit.
     pub limit: u32,
     /// Calls that run.
     pub in_flight: u32,
@@ -106,6 +115,8 @@ pub(super) struct Limiter {
     /// Calls that began, above, and calls that run, below, in one word: [`ONE`] counts in both.
     calls: AtomicU64,
     limit: AtomicU32,
+    /// What says the limit instead.
+    flag: Option<Flag>,
     refused: AtomicU64,
     /// Nanoseconds that calls took of late.
     took_ns: AtomicU64,
@@ -153,6 +164,7 @@ impl Limiter {
                 ("auto", bounds.initial, Some(Box::new(Auto::new(*bounds)) as Box<dyn Adaptive>))
             }
             Concurrency::Fixed(calls) => ("fixed", *calls, None),
+            Concurrency::Flag(_) => ("fixed", u32::MAX, None),
             Concurrency::Gradient(bounds) => {
                 ("gradient", bounds.initial, Some(Box::new(Gradient::new(*bounds)) as Box<dyn Adaptive>))
             }
@@ -164,6 +176,10 @@ impl Limiter {
             how,
             calls: AtomicU64::new(0),
             limit: AtomicU32::new(limit.max(1)),
+            flag: match concurrency {
+                Concurrency::Flag(flag) => Some(flag.clone()),
+                _ => None,
+            },
             refused: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
             began: crate::clock::now(),
@@ -262,7 +278,7 @@ impl Limiter {
     #[cold]
     fn refuse(&self) -> Status {
         self.count_refused();
-        let limit = self.limit.load(Ordering::Relaxed);
+        let limit = self.limit();
         let text =
             format!("{limit} calls are running, the {} concurrency limit of the {}", self.how, self.what);
         Status::resource_exhausted(text).with_retry(Retry::After(self.pause()))
@@ -272,7 +288,18 @@ impl Limiter {
     #[inline]
     pub(super) fn load(&self) -> Load {
         let in_flight = in_flight(self.calls.load(Ordering::SeqCst));
-        Load { limit: self.limit.load(Ordering::Relaxed), in_flight }
+        Load { limit: self.limit(), in_flight }
+    }
+
+    #[inline]
+    fn limit(&self) -> u32 {
+        match &self.flag {
+            None => self.limit.load(Ordering::Relaxed),
+            Some(flag) => match flag.value() {
+                0 => u32::MAX,
+                calls => u32::try_from(calls).unwrap_or(u32::MAX),
+            },
+        }
     }
 
     pub(super) fn count_refused(&self) {
@@ -288,7 +315,7 @@ impl Limiter {
         ConcurrencyStats {
             what: self.what.clone(),
             how: self.how,
-            limit: self.limit.load(Ordering::Relaxed),
+            limit: self.limit(),
             in_flight: in_flight(self.calls.load(Ordering::Relaxed)),
             refused: self.refused.load(Ordering::Relaxed),
         }

@@ -6,7 +6,7 @@
 //! that are known keep theirs. Where a key goes depends on a secret of the process.
 
 use super::key::Key;
-use crate::{Call, Error, Result, Retry, Status};
+use crate::{Call, Error, Flag, Result, Retry, Status};
 use foldhash::quality::RandomState;
 use std::{
     fmt,
@@ -33,6 +33,8 @@ use std::{
 pub struct Rate {
     per_second: f64,
     burst: u32,
+    /// What says both instead.
+    flag: Option<Flag>,
     key: Key,
     pub(super) methods: String,
     keys_max: u32,
@@ -42,10 +44,23 @@ impl Rate {
     /// So many calls a second, of all callers together until a key is set.
     pub fn per_second(calls: f64) -> Rate {
         let burst = if calls >= 1.0 { calls.min(f64::from(u32::MAX)) as u32 } else { 1 };
-        Rate { per_second: calls, burst, key: Key::All, methods: "*".into(), keys_max: 8192 }
+        Rate { per_second: calls, burst, flag: None, key: Key::All, methods: "*".into(), keys_max: 8192 }
     }
 
-    /// How many may come at once after a pause; what comes in a second unless set, and at least one.
+    /// As many calls a second as the flag says when one comes, and as many at once after a pause; 0 is no limit.
+    ///
+    /// ```
+    /// use switchboard::{Flag, Server, guard::Rate, limits::Unit};
+    ///
+    /// let calls = Flag::new("rate", Unit::Count, 100, 0..=10_000, "calls a second of each peer");
+    /// let server = Server::new().flag(&calls).rate(Rate::by_flag(&calls).by_peer());
+    /// ```
+    pub fn by_flag(calls: &Flag) -> Rate {
+        Rate { flag: Some(calls.clone()), ..Rate::per_second(1.0) }
+    }
+
+    /// How many may come at once after a pause; what comes in a second unless set, and at least one. Without effect
+    /// on a rate that a flag says.
     pub fn burst(mut self, calls: u32) -> Rate {
         self.burst = calls.max(1);
         self
@@ -89,6 +104,9 @@ impl Rate {
     }
 }
 
+/// Of a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
 /// A rate in force.
 pub(super) struct Limit {
     rate: Rate,
@@ -129,11 +147,22 @@ impl Limit {
     /// # Errors
     /// `ResourceExhausted` with the time at which there is one.
     pub(super) fn take(&self, call: &Call) -> Result<()> {
+        let Some((interval, ahead)) = self.pace() else { return Ok(()) };
         let now = call.cx().arrived().saturating_duration_since(self.began).as_nanos() as u64;
-        match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, self.interval, self.ahead) {
+        match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, interval, ahead) {
             Ok(()) => Ok(()),
             Err(pause) => Err(self.refuse(pause)),
         }
+    }
+
+    /// Nanoseconds from one call to the next, and how far calls may run ahead; none without a limit.
+    #[inline]
+    fn pace(&self) -> Option<(u64, u64)> {
+        let Some(flag) = &self.rate.flag else { return Some((self.interval, self.ahead)) };
+        let calls = flag.value();
+        // What came before under another rate is at most a second ahead of the clock.
+        let interval = (NANOSECONDS.checked_div(calls)?).max(1);
+        Some((interval, interval.saturating_mul(calls - 1)))
     }
 
     #[cold]
@@ -146,7 +175,8 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rate { per_second, key, methods, .. } = &self.rate;
+        let Rate { per_second, flag, key, methods, .. } = &self.rate;
+        let per_second = flag.as_ref().map_or(*per_second, |flag| flag.value() as f64);
         write!(f, "{per_second} calls a second of {} to {methods}", key.whom())
     }
 }

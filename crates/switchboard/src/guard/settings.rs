@@ -10,7 +10,7 @@ use super::{
     pattern, rate,
     results::Keeper,
 };
-use crate::{Error, Peer, Result, auth::Auth, layer::Layer};
+use crate::{Error, Flag, Peer, Result, auth::Auth, layer::Layer};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use switchboard_wire::{MethodId, MethodTable};
 
@@ -28,6 +28,7 @@ pub(crate) struct Guards {
     pub(crate) addresses: Addresses,
     pub(crate) wires: Option<Wires>,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) deadline_flag: Option<Flag>,
     pub(crate) deadlines: Vec<(String, Duration)>,
     pub(crate) aliases: Vec<(String, String)>,
     pub(crate) exposed: Vec<String>,
@@ -66,7 +67,8 @@ impl Guards {
             "addresses of connections",
         );
         push(!self.hooks.connect.is_empty(), "on_connect");
-        push(self.deadline.is_some() || !self.deadlines.is_empty(), "deadline caps");
+        let caps = self.deadline.is_some() || self.deadline_flag.is_some() || !self.deadlines.is_empty();
+        push(caps, "deadline caps");
         push(self.wires.is_some(), "wires");
         for auth in &self.auth {
             push(true, &format!("auth by {}", auth.name()));
@@ -118,7 +120,7 @@ impl Guards {
     pub(crate) fn build(mut self, table: &MethodTable, limited: bool) -> Result<Guarding, Error> {
         let mut guarding = Guarding {
             addresses: std::mem::take(&mut self.addresses),
-            deadlines: Deadlines::new(self.deadline, &self.deadlines, table)?,
+            deadlines: Deadlines::new(self.deadline, self.deadline_flag.take(), &self.deadlines, table)?,
             #[cfg(feature = "http")]
             closed: !self.auth.is_empty(),
             ..Guarding::default()

@@ -2,7 +2,7 @@
 
 use super::{Running, Server};
 use crate::{
-    Error, Layer, Peer, Result,
+    Error, Flag, Layer, Peer, Result,
     auth::Auth,
     guard::{Concurrency, Fair, Network, Rate, ResultCache, Rule, Wires, concurrency::ConcurrencyStats},
 };
@@ -115,6 +115,20 @@ impl Server {
     /// The longest that a call may take, whatever deadline its caller sets, or if it sets none. A stream too.
     pub fn deadline_max(mut self, most: Duration) -> Server {
         self.guards.deadline = Some(most);
+        self
+    }
+
+    /// The same, as the flag says in milliseconds when a call comes; 0 is no cap. One that is set by
+    /// [`deadline_max`](Self::deadline_max) or for a method goes before it.
+    ///
+    /// ```
+    /// use switchboard::{Flag, Server, limits::Unit};
+    ///
+    /// let most = Flag::new("deadline_max", Unit::Milliseconds, 30_000, 0..=3_600_000, "the longest call");
+    /// let server = Server::new().flag(&most).deadline_max_by_flag(&most);
+    /// ```
+    pub fn deadline_max_by_flag(mut self, most: &Flag) -> Server {
+        self.guards.deadline_flag = Some(most.clone());
         self
     }
 

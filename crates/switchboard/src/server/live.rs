@@ -86,6 +86,14 @@ impl Running {
         self.shared.flags.set(name, value, None, by).map(drop)
     }
 
+    /// Whether [`set_flag`](Self::set_flag) would do it; nothing is changed.
+    ///
+    /// # Errors
+    /// No such flag, or a value that it cannot have.
+    pub fn check_flag(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.shared.flags.check(name, value).map(drop)
+    }
+
     /// Where the admin pages are, if they are anywhere.
     #[cfg(feature = "http")]
     pub fn admin(&self) -> Option<&Address> {

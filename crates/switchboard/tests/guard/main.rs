@@ -8,8 +8,10 @@ mod support;
 mod auth;
 mod channels;
 mod concurrency;
+mod cuts;
 mod exposure;
 mod fair;
+mod flags;
 mod jwks;
 mod layers;
 #[cfg(feature = "otlp")]

@@ -12,7 +12,7 @@ mod record;
 mod redact;
 mod writer;
 
-use super::known::Known;
+use super::{current::Current, known::Known};
 use clap::Args;
 use filter::Filter;
 use record::{Open, Record};
@@ -59,7 +59,7 @@ pub(super) struct Tap {
 }
 
 struct Shared {
-    filter: Filter,
+    rules: Current<Rules>,
     queue: SyncSender<Event>,
     /// Bytes of the messages that wait.
     held: Arc<AtomicUsize>,
@@ -70,7 +70,18 @@ struct Shared {
     done: Mutex<Receiver<()>>,
 }
 
+/// What is shown of which calls: one for a call, from its beginning to its line.
+#[derive(Debug)]
+pub(super) struct Rules {
+    filter: Filter,
+    redact: Redact,
+}
+
 impl TapArgs {
+    pub(super) fn rules(&self) -> Rules {
+        Rules { filter: Filter::new(&self.tap_filter), redact: Redact::new(&self.tap_redact) }
+    }
+
     /// Opens the file and starts to write, if there is a tap.
     ///
     /// # Errors
@@ -88,13 +99,8 @@ impl TapArgs {
         };
         let (queue, events) = sync_channel(QUEUE_MAX);
         let (held, dropped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicU64>::default());
-        let writer = Writer {
-            into,
-            methods: known.methods.clone(),
-            redact: Redact::new(&self.tap_redact),
-            held: held.clone(),
-            dropped: dropped.clone(),
-        };
+        let writer =
+            Writer { into, methods: known.methods.clone(), held: held.clone(), dropped: dropped.clone() };
         let (running, done) = sync_channel(0);
         let written = move || {
             let _running: SyncSender<()> = running;
@@ -103,8 +109,8 @@ impl TapArgs {
             }
         };
         std::thread::Builder::new().name("tap".to_owned()).spawn(written).map_err(failed)?;
-        let (filter, done) = (Filter::new(&self.tap_filter), Mutex::new(done));
-        Ok(Some(Tap { shared: Arc::new(Shared { filter, queue, held, dropped, is_on_stdout, done }) }))
+        let (rules, done) = (Current::new(self.rules()), Mutex::new(done));
+        Ok(Some(Tap { shared: Arc::new(Shared { rules, queue, held, dropped, is_on_stdout, done }) }))
     }
 }
 
@@ -112,6 +118,11 @@ impl Tap {
     /// Whether standard output is for its lines.
     pub(super) fn is_on_stdout(&self) -> bool {
         self.shared.is_on_stdout
+    }
+
+    /// Shows the next calls by these.
+    pub(super) fn follow(&self, rules: Rules) {
+        drop(self.shared.rules.replace(rules));
     }
 
     /// Waits for a moment until what is in the queue is written.
@@ -126,7 +137,7 @@ impl Tap {
 
     /// Hands a record to the thread that writes, unless the filter or the queue is against it.
     fn hand_over(&self, record: Record) {
-        if !self.shared.filter.takes_status(record.code()) {
+        if !record.rules.filter.takes_status(record.code()) {
             return;
         }
         let bytes = record.bytes();
@@ -146,12 +157,12 @@ impl Layer for Tap {
     }
 
     fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Result<Reply>> {
-        let name = call.full_name();
-        if !self.shared.filter.takes_method(&name) {
+        let (name, rules) = (call.full_name(), self.shared.rules.get());
+        if !rules.filter.takes_method(&name) {
             return next.call(call);
         }
         Box::pin(async move {
-            let open = Open::new(self.clone(), name, &mut call)?;
+            let open = Open::new(self.clone(), rules, name, &mut call)?;
             match next.call(call).await {
                 Ok(reply) => open.answered(reply),
                 Err(status) => {

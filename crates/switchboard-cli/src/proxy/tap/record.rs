@@ -1,6 +1,6 @@
 //! What is seen of a call until it ends.
 
-use super::Tap;
+use super::{Rules, Tap};
 use bytes::Bytes;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,6 +16,7 @@ const MESSAGES_MAX: usize = 100;
 /// A call that has ended.
 #[derive(Debug)]
 pub(super) struct Record {
+    pub(super) rules: Arc<Rules>,
     pub(super) began: SystemTime,
     pub(super) took: Duration,
     pub(super) wire: &'static str,
@@ -61,7 +62,7 @@ impl Open {
     ///
     /// # Errors
     /// None: what is seen is left as it is.
-    pub(super) fn new(tap: Tap, method: String, call: &mut Call) -> Result<Open> {
+    pub(super) fn new(tap: Tap, rules: Arc<Rules>, method: String, call: &mut Call) -> Result<Open> {
         let mut requests = Messages::default();
         let mut streamed = None;
         match call.message() {
@@ -77,6 +78,7 @@ impl Open {
         }
         let cx = call.cx();
         let record = Record {
+            rules,
             began: SystemTime::now(),
             took: Duration::ZERO,
             wire: cx.peer().wire,

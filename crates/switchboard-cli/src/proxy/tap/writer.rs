@@ -35,7 +35,6 @@ pub(super) enum Event {
 pub(super) struct Writer {
     pub(super) into: Box<dyn Write + Send>,
     pub(super) methods: Arc<HashMap<String, known::Method>>,
-    pub(super) redact: Redact,
     pub(super) held: Arc<AtomicUsize>,
     pub(super) dropped: Arc<AtomicU64>,
 }
@@ -81,23 +80,23 @@ impl Writer {
             ("peer", record.peer.as_str().into()),
             ("method", record.method.as_str().into()),
             ("codec", record.codec.name().into()),
-            ("metadata", self.metadata(&record.metadata)),
+            ("metadata", metadata_shown(&record.rules.redact, &record.metadata)),
         ];
         let requests = &record.requests;
         let names = ["request", "requests", "requests_left_out"];
         Self::messages(&mut parts, names, requests, |seen| {
-            self.message(seen, Side::Request, record.codec, method)
+            message(&record.rules.redact, seen, Side::Request, record.codec, method)
         });
         if !record.reply_metadata.is_empty() {
-            parts.push(("reply_metadata", self.metadata(&record.reply_metadata)));
+            parts.push(("reply_metadata", metadata_shown(&record.rules.redact, &record.reply_metadata)));
         }
         let replies = &record.replies;
         let names = ["response", "responses", "responses_left_out"];
         Self::messages(&mut parts, names, replies, |seen| {
-            self.message(seen, Side::Reply, record.codec, method)
+            message(&record.rules.redact, seen, Side::Reply, record.codec, method)
         });
         if !record.trailers.is_empty() {
-            parts.push(("trailers", self.metadata(&record.trailers)));
+            parts.push(("trailers", metadata_shown(&record.rules.redact, &record.trailers)));
         }
         parts.push(("status", record.code().name().into()));
         if let Some(status) = &record.failure {
@@ -110,16 +109,6 @@ impl Writer {
         parts.push(("micros", (record.took.as_micros() as u64).into()));
         let parts: Vec<_> = parts.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         format!("{{{}}}", parts.join(","))
-    }
-
-    fn metadata(&self, entries: &Metadata) -> Value {
-        let mut shown = metadata::json(entries);
-        for (name, values) in shown.as_object_mut().into_iter().flatten() {
-            if self.redact.has(name) {
-                *values = REDACTED.into();
-            }
-        }
-        shown
     }
 
     fn messages(
@@ -138,28 +127,41 @@ impl Writer {
             parts.push((left_out, messages.left_out.into()));
         }
     }
+}
 
-    /// The message as JSON if that can be, else its bytes.
-    fn message(&self, seen: &Seen, side: Side, codec: Codec, method: Option<&known::Method>) -> Value {
-        let bytes = match seen {
-            Seen::Large(bytes) => return json!({ "bytes": bytes }),
-            Seen::Whole(bytes) => bytes,
-        };
-        match rewrite::shown(method, side, bytes, codec) {
-            Ok(mut message) => {
-                self.redact.message(&mut message);
-                message
-            }
-            // Fields that are not to be seen may be among them.
-            Err(_) if self.redact.is_asked_for() => json!({ "bytes": bytes.len() }),
-            Err(_) => json!({ "base64": metadata::base64(bytes), "bytes": bytes.len() }),
+fn metadata_shown(redact: &Redact, entries: &Metadata) -> Value {
+    let mut shown = metadata::json(entries);
+    for (name, values) in shown.as_object_mut().into_iter().flatten() {
+        if redact.has(name) {
+            *values = REDACTED.into();
         }
+    }
+    shown
+}
+
+/// The message as JSON if that can be, else its bytes.
+fn message(redact: &Redact, seen: &Seen, side: Side, codec: Codec, method: Option<&known::Method>) -> Value {
+    let bytes = match seen {
+        Seen::Large(bytes) => return json!({ "bytes": bytes }),
+        Seen::Whole(bytes) => bytes,
+    };
+    match rewrite::shown(method, side, bytes, codec) {
+        Ok(mut message) => {
+            redact.message(&mut message);
+            message
+        }
+        // Fields that are not to be seen may be among them.
+        Err(_) if redact.is_asked_for() => json!({ "bytes": bytes.len() }),
+        Err(_) => json!({ "base64": metadata::base64(bytes), "bytes": bytes.len() }),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Rules, filter::Filter},
+        *,
+    };
     use bytes::Bytes;
     use std::{
         sync::{Mutex, PoisonError, mpsc::sync_channel},
@@ -181,12 +183,14 @@ mod tests {
         }
     }
 
-    fn record() -> Record {
+    fn record(redact: &[String]) -> Record {
         let mut metadata = Metadata::new();
         metadata.insert("authorization", "Bearer x").unwrap();
         metadata.insert("x-tenant", "acme").unwrap();
         let kept = vec![Seen::Whole(Bytes::from_static(b"\x0a\x03Ada")), Seen::Large(1 << 20)];
+        let rules = Rules { filter: Filter::new(&[]), redact: Redact::new(redact) };
         Record {
+            rules: Arc::new(rules),
             began: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
             took: Duration::from_micros(42),
             wire: "grpc",
@@ -205,13 +209,12 @@ mod tests {
     fn written(redact: &[String], dropped: u64) -> String {
         let page = Page::default();
         let (queue, events) = sync_channel(2);
-        queue.send(Event::Record(Box::new(record()))).unwrap();
+        queue.send(Event::Record(Box::new(record(redact)))).unwrap();
         queue.send(Event::End).unwrap();
         let writer = Writer {
             into: Box::new(page.clone()),
             methods: Arc::default(),
-            redact: Redact::new(redact),
-            held: Arc::new(AtomicUsize::new(record().bytes())),
+            held: Arc::new(AtomicUsize::new(record(redact).bytes())),
             dropped: Arc::new(AtomicU64::new(dropped)),
         };
         let held = writer.held.clone();

@@ -120,8 +120,8 @@ impl Future for Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // The runtime that drove the connection has ended, or the connection has.
-        close(&self.connection, &self.lost("its runtime has ended"));
+        // The runtime that drove the connection has ended, or a cut its task, or the connection has.
+        close(&self.connection, &self.lost("its runtime has ended, or it was cut"));
     }
 }
 

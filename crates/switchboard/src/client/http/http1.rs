@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Code, Limit, Result, Retry, Status,
-    client::{connection::Ended, options::Options},
+    client::{Cut, connection::Ended, options::Options},
     net::{self, Address, Io},
 };
 use ::http::{HeaderMap, HeaderValue, Request, header::HOST, uri::Authority};
@@ -51,6 +51,7 @@ pub(super) struct Http1 {
     head_bytes_max: usize,
     idle: Arc<Idle>,
     open: Arc<Semaphore>,
+    cut: Option<Cut>,
 }
 
 /// Connections that wait for a call.
@@ -108,6 +109,7 @@ impl Http1 {
             head_bytes_max,
             idle: Arc::new(Idle { senders: Mutex::new(Some(vec![sender])), cut: AtomicBool::new(false) }),
             open: Arc::new(Semaphore::new(OPEN_MAX)),
+            cut: options.cut.clone(),
         };
         let idle = link.idle.clone();
         Ok((link, Driver { connection, heard, idle }))
@@ -158,17 +160,23 @@ impl Http1 {
 
     async fn dial(&self, common: &Common) -> Result<SendRequest<Upload>> {
         super::needs_runtime("new connections")?;
+        if let Some(cut) = &self.cut {
+            cut.check()?;
+        }
         let dialled = async {
             let io = net::dial(&self.address, &self.dialling, self.connect_timeout).await?;
             handshake(io, Heard::new(), self.head_bytes_max).await
         };
         // The next call goes through the pool, with its pauses.
         let (sender, connection) = dialled.await.inspect_err(|_| common.close())?;
-        crate::runtime::spawn(async move {
+        let driven = crate::runtime::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("http connection ended: {error}");
             }
         });
+        if let Some(cut) = &self.cut {
+            cut.hold(driven.abort_handle());
+        }
         Ok(sender)
     }
 

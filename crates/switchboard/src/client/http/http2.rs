@@ -305,6 +305,6 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let common = self.link.common();
         common.close();
-        let _ = common.ended.set(common.lost("its runtime has ended"));
+        let _ = common.ended.set(common.lost("its runtime has ended, or it was cut"));
     }
 }

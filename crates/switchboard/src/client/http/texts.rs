@@ -173,6 +173,21 @@ impl Texts {
     }
 
     /// Why calls end that were in flight when the connection was lost.
+    /// Ends every call; those that come are refused. What was said first of why stays.
+    fn end(&self, why: &str) -> Status {
+        let mut state = self.lock();
+        let lost = state.ended.get_or_insert_with(|| {
+            let text = format!("the connection to {} is lost: {why}", self.peer);
+            codes::from_path(Code::Unavailable, text).with_origin(Origin::Path)
+        });
+        let lost = lost.clone();
+        // Their ends are dropped, which tells the callers.
+        let (calls, _) = (std::mem::take(&mut state.calls), std::mem::take(&mut state.out));
+        drop(state);
+        drop(calls);
+        lost
+    }
+
     fn lost(&self) -> Status {
         self.lock().ended.clone().unwrap_or_else(|| Status::unavailable("the connection is closed"))
     }
@@ -286,6 +301,16 @@ impl Texts {
     }
 }
 
+/// A connection with its task.
+struct Driven(Arc<Texts>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // The runtime that drove the connection has ended, or a cut its task, or the connection has.
+        self.0.end("its runtime has ended, or it was cut");
+    }
+}
+
 impl Link for Texts {
     type Task = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
@@ -308,19 +333,13 @@ impl Link for Texts {
             texts,
             Box::pin(async move {
                 let (read, write) = tokio::io::split(io);
+                let driven = Driven(task);
                 let mut heard = false;
                 let why = tokio::select! {
-                    why = task.read(read, &mut heard) => why,
-                    why = task.write(write) => why,
+                    why = driven.0.read(read, &mut heard) => why,
+                    why = driven.0.write(write) => why,
                 };
-                let text = format!("the connection to {} is lost: {why}", task.peer);
-                let lost = codes::from_path(Code::Unavailable, text).with_origin(Origin::Path);
-                let mut state = task.lock();
-                state.ended = Some(lost.clone());
-                // Their ends are dropped, which tells the callers.
-                let (calls, _) = (std::mem::take(&mut state.calls), std::mem::take(&mut state.out));
-                drop(state);
-                drop(calls);
+                let lost = driven.0.end(&why);
                 if heard { Ended::Heard } else { Ended::Unheard(lost) }
             }),
         ))
