@@ -25,7 +25,7 @@ use known::Known;
 use rewrite::Rewrite;
 use std::{collections::HashMap, time::Duration};
 use switchboard::{
-    Call, Codec, Limits, Reply, Runtime, Server, Service, ServiceInfo, Status, guard::Rate, proxy::Forward,
+    Call, Limits, Reply, Runtime, Server, Service, ServiceInfo, Status, guard::Rate, proxy::Forward,
 };
 use tap::Tap;
 use upstream::Upstream;
@@ -111,10 +111,13 @@ fn forwarding(
     known: &Known,
 ) -> Result<Server, String> {
     let rewrite = Rewrite::new(known);
+    for function in &args.function {
+        server = server.alias(format!("kiss/{}", function.number), function.method.as_str());
+    }
     for service in &known.services {
         let mut forward = Forward::service(service.info, upstream.channel(service.info.name)?);
-        if service.is_protobuf && upstream.prefers_protobuf() {
-            forward = forward.codec(Codec::Proto);
+        if let Some(codec) = upstream.best_of(&service.codecs) {
+            forward = forward.codec(codec);
         }
         server = server.add(forward.translate(rewrite.clone()));
     }
@@ -123,7 +126,7 @@ fn forwarding(
     if args.known_only || (others.is_empty() && !args.service.is_empty()) {
         return match known.services.is_empty() {
             true => {
-                Err("--known-only needs a schema: --proto, --thrift, --descriptor-set or --reflect"
+                Err("--known-only needs a schema: --proto, --thrift, --fbs, --descriptor-set or --reflect"
                     .to_owned())
             }
             false => Ok(server),

@@ -2,7 +2,7 @@
 
 use super::ProxyArgs;
 use bytes::Bytes;
-use switchboard::{Channel, ChannelBuilder, Status};
+use switchboard::{Channel, ChannelBuilder, Codec, Status};
 
 /// One or several servers, or a registry that knows them.
 #[derive(Debug)]
@@ -56,12 +56,19 @@ impl Upstream {
         upstream.channel(service)
     }
 
-    /// Whether servers on this wire are better sent protobuf, whatever a caller writes. Ours read all that their wires
-    /// say, and Connect has JSON in its specification.
-    pub(super) fn prefers_protobuf(&self) -> bool {
+    /// What servers on this wire are best sent of what there is a schema for, whatever a caller writes; none if that is
+    /// as good. Ours read all that their wires say, and Connect has JSON in its specification; kiss-rpc has FlatBuffers
+    /// alone, and nobody else but gRPC has a name for them.
+    pub(super) fn best_of(&self, codecs: &[Codec]) -> Option<Codec> {
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         let wire = query.split('&').filter_map(|option| option.strip_prefix("wire=")).next_back();
-        !matches!(wire, None | Some("native" | "connect" | "jsonrpc"))
+        let order: &[Codec] = match wire {
+            None | Some("native" | "connect" | "jsonrpc") => &[],
+            Some("grpc") => &[Codec::Proto, Codec::FlatBuffers],
+            Some("kiss") => &[Codec::FlatBuffers, Codec::Proto],
+            Some(_) => &[Codec::Proto],
+        };
+        order.iter().find(|codec| codecs.contains(codec)).copied()
     }
 
     fn builder(&self, service: &str) -> Result<ChannelBuilder, String> {
@@ -143,11 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_sent_what_their_wire_has_a_name_for() {
+        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new() };
+        let (proto, tables) = (Some(Codec::Proto), Some(Codec::FlatBuffers));
+        for (url, wanted) in [
+            ("tcp://a:1", [None; 3]),
+            ("tcp://a:1?wire=connect", [None; 3]),
+            ("tcp://a:1?wire=grpc", [proto, tables, proto]),
+            ("tcp://a:1?retries=1&wire=rpcx", [proto, None, proto]),
+            ("tcp://a:1?wire=kiss&function=a.B/C:7", [proto, tables, tables]),
+        ] {
+            let known = [&[Codec::Proto][..], &[Codec::FlatBuffers], &[Codec::Proto, Codec::FlatBuffers]];
+            assert_eq!(known.map(|codecs| upstream(url).best_of(codecs)), wanted, "{url}");
+        }
+    }
+
+    #[test]
     fn reflection_takes_grpc_with_the_same_certificates() {
         let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new() };
-        assert!(!upstream("tcp://a:1").prefers_protobuf());
-        assert!(!upstream("tcp://a:1?wire=connect").prefers_protobuf());
-        assert!(upstream("tcp://a:1?retries=1&wire=rpcx").prefers_protobuf());
         let channel = upstream("tcp://a:1?wire=rpcx&codec=json&names=short").reflecting("x").unwrap();
         assert!(format!("{channel:?}").contains("tcp://a:1"), "{channel:?}");
     }
