@@ -246,6 +246,76 @@ fn the_tap_shows_tables_for_people() {
 }
 
 #[test]
+fn servers_that_know_no_flatbuffers_are_sent_json_whatever_callers_say() {
+    let (server, _notes) = echo::serve();
+    let path = echo::file();
+    for (behind, codec) in
+        [("wire=connect", "json"), ("wire=rpcx", "json"), ("wire=rpcx&codec=msgpack", "msgpack")]
+    {
+        let tap = file(&format!("{codec}-{}.jsonl", behind.len())).to_str().unwrap().to_owned();
+        let seen = proxied(&server, behind, &["--tap", &tap]);
+        let proxy = proxied(&seen.address, behind, &["--fbs", &path]);
+        for front in ["wire=grpc", "wire=grpc&codec=proto"] {
+            let url = format!("{}?{front}", proxy.address);
+            let done = call(&url, &[SAY, "--fbs", &path, "-d", r#"{"mood": "Calm"}"#]);
+            assert_eq!(done.values(), [json!({"mood": "Calm"})], "{front} to {behind}");
+        }
+        drop(proxy);
+        seen.stop();
+        let lines = lines(tap.as_ref());
+        assert_eq!(lines.len(), 2, "{behind}");
+        for line in lines {
+            assert_eq!((&line["codec"], &line["request"]["mood"]), (&json!(codec), &json!(0)), "{behind}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_tables_are_refused_with_a_reason() {
+    let (server, _notes) = echo::serve();
+    let path = echo::file();
+    let proxy = proxied(&server, "wire=connect", &["--fbs", &path]);
+    for (bytes, expected) in [
+        ("ffffffff", "the request is no flatbuffers of its method: the offset at 0 leads out of the message"),
+        ("", "the message ends within the value at 0"),
+        ("04000000ffffff7f", "the table at 4 has no vtable"),
+    ] {
+        let refused =
+            call(&proxy.address, &[SAY, "--wire", "native", "--raw", "unary", "--bytes", "hex", "-d", bytes]);
+        assert_eq!(refused.code, 67, "{bytes}: {}", refused.stderr);
+        assert!(refused.stderr.contains(expected), "{bytes}: {}", refused.stderr);
+    }
+    // A server that answers with a field that the file does not have.
+    let text = fs::read_to_string(&path).unwrap().replace("  real: double;\n", "");
+    let proxy = proxied(&server, "wire=connect", &["--fbs", &schema("older.fbs", &text)]);
+    let url = format!("{}?wire=native", proxy.address);
+    let refused = call(&url, &[SAY, "--fbs", &path, "-d", r#"{"text": "a"}"#]);
+    let expected = "the reply is no json of its method: fbs.echo.Message has no \"real\"";
+    assert!(refused.code == 77 && refused.stderr.contains(expected), "{}", refused.stderr);
+}
+
+#[test]
+fn settings_name_files_and_functions() {
+    let (server, _notes) = echo::serve();
+    let config = schema(
+        "tables.toml",
+        &format!(
+            "to = [\"{server}?wire=connect\"]\nfbs = [{:?}]\nfunction = [\"{SAY}:7\"]\nknown_only = true\n",
+            echo::file()
+        ),
+    );
+    let proxy = Serving::start(&["proxy", "--config", &config]);
+    let url = format!("{}?{KISS}", proxy.address);
+    let done = call(&url, &[SAY, "--fbs", &echo::file(), "-d", r#"{"text": "a"}"#]);
+    assert_eq!(done.values(), [json!({"text": "a"})]);
+    // Fields in their order.
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "fbs.echo.Echo.Say", "params": ["b", 5]});
+    let (_, body) = post(&proxy.address, "/", &request.to_string());
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&answer["result"]["text"], &answer["result"]["number"]), (&json!("b"), &json!(5)), "{body}");
+}
+
+#[test]
 fn functions_and_files_that_cannot_be_are_named() {
     let path = echo::file();
     for (arguments, expected) in [

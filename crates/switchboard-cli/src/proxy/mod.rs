@@ -140,7 +140,7 @@ fn forwarding(
         return match known.services.is_empty() {
             true => Err(
                 "a registry knows servers by their services: name them with --service, or give the schema \
-                         with --proto or --descriptor-set"
+                         with --proto, --descriptor-set, --thrift or --fbs"
                     .to_owned(),
             ),
             false => Ok(server),

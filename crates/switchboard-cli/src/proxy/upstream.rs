@@ -58,17 +58,19 @@ impl Upstream {
 
     /// What servers on this wire are best sent of what there is a schema for, whatever a caller writes; none if that is
     /// as good. Ours read all that their wires say, and Connect has JSON in its specification; kiss-rpc has FlatBuffers
-    /// alone, and nobody else but gRPC has a name for them.
+    /// alone. Channels on wires that have no name for those make JSON of them, where protobuf would be bytes that say to
+    /// be what they are not.
     pub(super) fn best_of(&self, codecs: &[Codec]) -> Option<Codec> {
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         let wire = query.split('&').filter_map(|option| option.strip_prefix("wire=")).next_back();
-        let order: &[Codec] = match wire {
-            None | Some("native" | "connect" | "jsonrpc") => &[],
-            Some("grpc") => &[Codec::Proto, Codec::FlatBuffers],
-            Some("kiss") => &[Codec::FlatBuffers, Codec::Proto],
-            Some(_) => &[Codec::Proto],
-        };
-        order.iter().find(|codec| codecs.contains(codec)).copied()
+        let tables = codecs.contains(&Codec::FlatBuffers).then_some(Codec::FlatBuffers);
+        let proto = codecs.contains(&Codec::Proto).then_some(Codec::Proto);
+        match wire {
+            None | Some("native") => None,
+            Some("kiss") => tables.or(proto),
+            Some("connect" | "jsonrpc") => tables.filter(|_| proto.is_none()),
+            Some(_) => proto.or(tables),
+        }
     }
 
     fn builder(&self, service: &str) -> Result<ChannelBuilder, String> {
@@ -155,9 +157,9 @@ mod tests {
         let (proto, tables) = (Some(Codec::Proto), Some(Codec::FlatBuffers));
         for (url, wanted) in [
             ("tcp://a:1", [None; 3]),
-            ("tcp://a:1?wire=connect", [None; 3]),
+            ("tcp://a:1?wire=connect", [None, tables, None]),
             ("tcp://a:1?wire=grpc", [proto, tables, proto]),
-            ("tcp://a:1?retries=1&wire=rpcx", [proto, None, proto]),
+            ("tcp://a:1?retries=1&wire=rpcx", [proto, tables, proto]),
             ("tcp://a:1?wire=kiss&function=a.B/C:7", [proto, tables, tables]),
         ] {
             let known = [&[Codec::Proto][..], &[Codec::FlatBuffers], &[Codec::Proto, Codec::FlatBuffers]];

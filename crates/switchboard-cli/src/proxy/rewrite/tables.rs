@@ -54,9 +54,10 @@ impl Tables {
     fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
         let wrong = |why: String| side.wrong(from, &why);
         let Some(messages) = &self.messages else {
+            let no_table = |why: String| side.wrong(Codec::FlatBuffers, &why);
             return match [from, to].map(is_table) {
                 [true, true] => Ok(message.clone()),
-                [true, false] => self.read(side, message, to).map_err(wrong),
+                [true, false] => self.read(side, message, to).map_err(no_table),
                 [false, _] => read_value(message, from)
                     .and_then(|value| self.written(side, &value, message))
                     .map_err(wrong),
