@@ -226,6 +226,46 @@ fn with_a_schema_of_protobuf_tables_are_its_messages_and_structs_of_thrift() {
     assert!(refused.code == 67 && refused.stderr.contains("nickname"), "{}", refused.stderr);
 }
 
+/// A part of the service of `echo.fbs`, in both languages.
+const PART: &str = "
+namespace fbs.echo;
+enum Mood : byte { Calm, Loud = 3 }
+table Message {
+  text: string; number: long = -7; none: int = null; flag: bool = true; mood: Mood = Loud;
+  bytes: [ubyte] (id: 8); numbers: [ulong]; words: [string] (id: 11); moods: [Mood]; next: Message (id: 16);
+}
+rpc_service Echo { Say(Message): Message; }";
+const PART_IN_PROTO: &str = "
+syntax = \"proto3\";
+package fbs.echo;
+enum Mood { CALM = 0; LOUD = 3; }
+message Message {
+  string text = 1; int64 number = 2; optional int32 none = 3; bool flag = 4; Mood mood = 5; bytes bytes = 6;
+  repeated uint64 numbers = 7; repeated string words = 8; repeated Mood moods = 9; Message next = 10;
+}
+service Echo { rpc Say(Message) returns (Message); }";
+
+#[test]
+fn values_of_protobuf_are_the_same_behind_tables() {
+    let (server, _notes) = echo::serve();
+    let (fbs, proto) = (schema("part.fbs", PART), schema("part.proto", PART_IN_PROTO));
+    let proxy = proxied(&server, KISS, &["--proto", &proto, "--fbs", &fbs]);
+    for message in [
+        json!({}),
+        json!({
+            "text": "h\u{e4}y", "number": "-9007199254740993", "none": 0, "flag": true, "mood": "LOUD",
+            "bytes": "AP8=", "numbers": ["18446744073709551615", "0"], "words": ["a", ""],
+            "moods": ["CALM", "LOUD"], "next": {"text": "inner", "bytes": "AA=="},
+        }),
+    ] {
+        let data = message.to_string();
+        let done = call(&proxy.address, &[SAY, "--proto", &proto, "-d", &data]);
+        assert_eq!(done.values(), std::slice::from_ref(&message));
+        let (status, body) = post(&proxy.address, &format!("/{SAY}"), &data);
+        assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()), (200, message));
+    }
+}
+
 #[test]
 fn the_tap_shows_tables_for_people() {
     let (server, _notes) = echo::serve();

@@ -58,8 +58,7 @@ impl Upstream {
 
     /// What servers on this wire are best sent of what there is a schema for, whatever a caller writes; none if that is
     /// as good. Ours read all that their wires say, and Connect has JSON in its specification; kiss-rpc has FlatBuffers
-    /// alone. Channels on wires that have no name for those make JSON of them, where protobuf would be bytes that say to
-    /// be what they are not.
+    /// alone. Channels on wires that have no name for FlatBuffers make JSON of them.
     pub(super) fn best_of(&self, codecs: &[Codec]) -> Option<Codec> {
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         let wire = query.split('&').filter_map(|option| option.strip_prefix("wire=")).next_back();

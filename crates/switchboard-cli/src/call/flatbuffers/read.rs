@@ -90,10 +90,12 @@ impl Tables<'_> {
             if field.required && !there {
                 return Err(Malformed::missing(&format!("{}.{name}", item.name)));
             }
-            if !there && self.is_for_programs() && matches!(field.ty, Type::Vector(_)) {
+            if let Type::Vector(item) = &field.ty
+                && !there
+                && self.is_for_programs()
+            {
                 out.field(name)?;
-                out.open('[');
-                out.close_beside();
+                self.empty(item, out);
             }
         }
         out.close('}');
@@ -216,8 +218,20 @@ impl Tables<'_> {
         Ok(())
     }
 
+    fn empty(&self, item: &Type, out: &mut Text) {
+        if self.is_base64(item) {
+            return out.quoted("");
+        }
+        out.open('[');
+        out.close_beside();
+    }
+
+    fn is_base64(&self, item: &Type) -> bool {
+        *item == Type::Base(Base::U8) && self.look.base64
+    }
+
     fn vector(&self, item: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
-        if *item == Type::Base(Base::U8) && self.look.base64 {
+        if self.is_base64(item) {
             out.quoted(&metadata::base64(place.items(1)?));
             return Ok(());
         }

@@ -78,14 +78,14 @@ impl Dice {
             Base::U16 => whole!(u16),
             Base::U32 => whole!(u32),
             Base::U64 => whole!(u64),
-            Base::F32 => real(f32::from_bits(any as u32).into(), f32::from_bits(any as u32).to_string()),
-            Base::F64 => real(f64::from_bits(any), f64::from_bits(any).to_string()),
+            Base::F32 => real(f32::from_bits(any as u32).into(), &f32::from_bits(any as u32).to_string()),
+            Base::F64 => real(f64::from_bits(any), &f64::from_bits(any).to_string()),
         }
     }
 }
 
 /// A number as it is read, which for 32 bits is not that of 64.
-fn real(wide: f64, short: String) -> Value {
+fn real(wide: f64, short: &str) -> Value {
     crate::call::json::name_of_double(wide).map_or_else(|| short.parse::<f64>().unwrap().into(), Value::from)
 }
 
