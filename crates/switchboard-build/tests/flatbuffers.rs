@@ -114,6 +114,7 @@ fn mistakes_are_named_with_their_line() {
         ("unclosed", "table A {\n a: int;", &["is missing before the end of the file"]),
         ("default", "table A { a: byte = 300; }", &["does not fit the type of a"]),
         ("default_member", "enum E : byte { X }\ntable A { a: E = Y; }", &[":2:", "does not fit"]),
+        ("behind_the_last", "enum E : long { A = 9223372036854775807, B }", &["there is no number for B"]),
         ("default_text", "table A { a: string = \"x\"; }", &["numbers and enums alone have"]),
         ("in_struct", "struct A { a: string; }", &["make it a table"]),
         ("array", "table A { a: [int:3]; }", &["make it a vector"]),

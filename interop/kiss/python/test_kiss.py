@@ -1,4 +1,4 @@
-"""Calls our server over kiss-rpc and gRPC, and lets our client call serve.py."""
+"""Calls our server over kiss-rpc and gRPC, lets our client call serve.py, and has a proxy of ours between."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import unittest
+import urllib.request
 
 import frames
 import grpc
@@ -121,6 +122,59 @@ class OurTerminal(unittest.TestCase):
                 self.assertEqual(answer, asked)
         finally:
             end(process)
+
+
+# What a server made of the file answers in JSON.
+NOTHING = {
+    "number": -7, "flag": True, "mood": 5, "marks": 0, "type": 0.0,
+    "path": [], "bytes": [], "numbers": [], "tags": [], "words": [], "manners": [],
+}
+IN_JSON = {
+    **NOTHING, "text": "häy", "number": -(2**63), "none": 0, "flag": False, "mood": -1, "marks": 9,
+    "path": [{"id": 1, "at": -0.25, "label": [1, 2, 65535]}], "bytes": [0, 255, 7], "numbers": [1, -1, 2**63 - 1],
+    "tags": [{"key": "a", "weight": 0.5}, {"key": "", "weight": 1.5}], "words": ["x", ""],
+    "manner": {"Shout": {"times": 3}}, "next": {**NOTHING, "text": "inner"}, "type": 1e300,
+    "manners": [{"Low": {"to": "x"}}, {"Shout": {"times": 2}}],
+}
+
+
+class OurProxy(unittest.TestCase):
+    def proxied(self, to, *arguments):
+        command = [os.environ["SWITCHBOARD_BIN"], "proxy", "--to", to, "--listen", "127.0.0.1:0"]
+        process, address = start(*command, "--fbs", "../fbs/echo.fbs", *arguments)
+        self.addCleanup(end, process)
+        return address.removeprefix("http://")
+
+    def test_callers_in_json_reach_this_library(self):
+        process, address = start(sys.executable, "-B", "serve.py")
+        self.addCleanup(end, process)
+        proxy = self.proxied(f"{address}?wire=kiss&function=interop.kiss.Echo/Say:{SAY}")
+        for asked, wanted in [({}, NOTHING), (MESSAGE, IN_JSON), (IN_JSON, IN_JSON)]:
+            request = urllib.request.Request(
+                f"http://{proxy}/interop.kiss.Echo/Say",
+                json.dumps(asked).encode(),
+                {"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                self.assertEqual(json.load(answer), wanted)
+
+    def test_this_library_reaches_servers_in_json_and_messagepack(self):
+        process, address = start(os.environ["KISS_SERVER"])
+        self.addCleanup(end, process)
+        for behind in ["wire=connect", "wire=rpcx&codec=msgpack"]:
+            proxy = self.proxied(f"{address}?{behind}", "--function", f"interop.kiss.Echo/Say:{SAY}")
+            host, port = proxy.split(":")
+            with socket.create_connection((host, int(port)), timeout=20) as connection:
+                stream = connection.makefile("rb")
+                for sequence, asked in enumerate([{}, message.full(), {"text": "long " * 1000}]):
+                    connection.sendall(frames.frame(SAY, sequence, message.write(asked), frames.DYNAMIC))
+                    _, number, _, status, answer, _ = frames.read(stream)
+                    self.assertEqual((number, status), (sequence, 0))
+                    self.assertEqual(message.read(answer), expected(asked))
+                stream.close()
+            with grpc.insecure_channel(proxy) as channel:
+                say = channel.unary_unary("/interop.kiss.Echo/Say", message.write, message.read)
+                self.assertEqual(say(message.full(), timeout=20), expected(message.full()))
 
 
 class OurClient(unittest.TestCase):

@@ -4,6 +4,7 @@ use super::{
     ast::{self, Item, Kind},
     fields::DefaultValue,
     schema::{Resolved, Schema},
+    variants::variant_name,
 };
 use crate::Error;
 use std::{mem::discriminant, path::PathBuf, ptr};
@@ -131,8 +132,19 @@ pub struct Enum {
 pub struct Union {
     /// With its namespace.
     pub name: String,
-    /// Names and [tables](Interface::tables). The first has the number 1.
-    pub members: Vec<(String, usize)>,
+    /// The first has the number 1.
+    pub members: Vec<Member>,
+}
+
+/// One of the tables of a union.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// As the file has it.
+    pub name: String,
+    /// The variant of generated code, which its JSON has.
+    pub variant: String,
+    /// One of [`Interface::tables`].
+    pub table: usize,
 }
 
 /// The type of a value.
@@ -191,7 +203,8 @@ impl Interface {
                 Kind::Union(variants) => {
                     let member = |variant: &ast::Variant| {
                         let table = schema.table(&item.namespace, &variant.table, &item.place)?;
-                        Ok((variant.name.clone(), schema.count(table)))
+                        let (name, in_code) = (variant.name.clone(), variant_name(&variant.name));
+                        Ok(Member { name, variant: in_code, table: schema.count(table) })
                     };
                     let members = variants.iter().map(member).collect::<Result<_, Error>>()?;
                     interface.unions.push(Union { name, members });

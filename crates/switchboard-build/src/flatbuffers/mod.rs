@@ -28,6 +28,7 @@ mod tables;
 mod types;
 #[cfg(feature = "codegen")]
 mod unions;
+mod variants;
 
 #[cfg(feature = "codegen")]
 pub(crate) use package::generate;

@@ -152,7 +152,7 @@ impl Parser<'_> {
         })?;
         let are_bits = self.attributes()?.has("bit_flags");
         self.words.expect('{')?;
-        let (mut members, mut next) = (Vec::new(), 0i64);
+        let (mut members, mut next) = (Vec::new(), Some(0i64));
         while !self.words.sign('}') {
             let (doc, line) = (self.words.doc(), self.words.line());
             let member = self.words.name("a member")?;
@@ -162,21 +162,24 @@ impl Parser<'_> {
                         .words
                         .error_at(line, &format!("{member} has a value that is no number")));
                 };
-                next = number;
+                next = Some(number);
             }
             self.attributes()?;
             self.words.separator();
+            let number = next.ok_or_else(|| {
+                self.words.error_at(line, &format!("there is no number for {member} behind the largest"))
+            })?;
             let value = if are_bits {
-                u32::try_from(next).ok().and_then(|bit| 1i64.checked_shl(bit))
+                u32::try_from(number).ok().and_then(|bit| 1i64.checked_shl(bit))
             } else {
-                Some(next)
+                Some(number)
             };
             let value = value.filter(|value| fits(base, *value));
             let value = value.ok_or_else(|| {
-                self.words.error_at(line, &format!("{next}, of {member}, does not fit the type of {name}"))
+                self.words.error_at(line, &format!("{number}, of {member}, does not fit the type of {name}"))
             })?;
             members.push((member, value, doc));
-            next += 1;
+            next = number.checked_add(1);
         }
         Ok(Kind::Enum { base, are_bits, members })
     }

@@ -3,9 +3,10 @@
 use super::{
     ast::{Item, Variant},
     types::Types,
+    variants::variant_name,
 };
 use crate::{Error, docs, names::type_ident};
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
 /// A union.
@@ -20,7 +21,7 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
     let mut seen = Vec::new();
     for (tag, variant) in (1u8..).zip(variants) {
         let table = types.schema.table(&item.namespace, &variant.table, &item.place)?;
-        let (name, path, tag) = (type_ident(&variant.name), types.path(table), Literal::u8_unsuffixed(tag));
+        let (name, path, tag) = (ident_of(&variant.name), types.path(table), Literal::u8_unsuffixed(tag));
         if seen.contains(&name) {
             return Err(Error::new(format!("{}: {} has two members {name}", item.place, item.name)));
         }
@@ -64,4 +65,8 @@ pub(super) fn emit(types: &Types<'_>, item: &Item, variants: &[Variant]) -> Resu
             }
         }
     })
+}
+
+fn ident_of(member: &str) -> Ident {
+    Ident::new(&variant_name(member), Span::call_site())
 }

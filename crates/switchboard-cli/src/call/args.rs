@@ -3,7 +3,7 @@
 use super::{bytes::Digits, invoke::RawKind, metadata, schema::SchemaArgs, target::Wire};
 use bytes::Bytes;
 use clap::Args;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 use switchboard::{Limits, limits::Source};
 
 const EXAMPLES: &str = "\
@@ -65,10 +65,6 @@ pub(crate) struct CallArgs {
 
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
-    /// Take the schema from a .fbs file, for --wire grpc, native or kiss. May be repeated
-    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
-    #[arg(conflicts_with = "descriptor_set")]
-    pub(super) fbs: Vec<PathBuf>,
     /// Send and print JSON as it is, for servers whose schema is not to be had; KIND is that of the
     /// method
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Schema")]

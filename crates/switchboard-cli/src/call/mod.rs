@@ -23,6 +23,7 @@ mod tips;
 
 pub(crate) use args::CallArgs;
 pub(crate) use failure::Failure;
+pub(crate) use flatbuffers::{Definitions as Tables, Look, Procedure, Root};
 pub(crate) use invoke::{declared_kind, idempotency};
 pub(crate) use metadata::parse as parse_metadata;
 pub(crate) use reflection::Reflection;
@@ -135,7 +136,7 @@ impl Command<'_> {
         if let Some(definitions) = Definitions::of_files(&self.args.schema)? {
             return self.print_list(&definitions.list(service)?);
         }
-        if let Some(definitions) = flatbuffers::Definitions::of_files(self.args)? {
+        if let Some(definitions) = flatbuffers::Definitions::of_files(&self.args.schema)? {
             return self.print_list(&definitions.list(service)?);
         }
         let mut schema = self.schema(None).await?;
@@ -173,7 +174,7 @@ impl Command<'_> {
     }
 
     async fn describe(&mut self, name: Option<&str>) -> Result<(), Failure> {
-        if !self.args.schema.thrift.is_empty() || !self.args.fbs.is_empty() {
+        if !self.args.schema.thrift.is_empty() || !self.args.schema.fbs.is_empty() {
             let text = "`describe` shows schemas of servers and .proto files; of a .thrift or .fbs file there is \
                         `list`";
             return Err(Failure::Asked(text.into()));
@@ -226,7 +227,7 @@ impl Command<'_> {
             let requests = Input::new(self.args.data.as_deref(), streams, true)?.read(Form::Raw);
             return self.invoke(&channel, method, Codec::Json, requests, Replies::raw(), output).await;
         }
-        if let Some(definitions) = flatbuffers::Definitions::of_files(self.args)? {
+        if let Some(definitions) = flatbuffers::Definitions::of_files(&self.args.schema)? {
             return self.call_procedure(&definitions, output).await;
         }
         let local = Schema::of_files(&self.args.schema)?;

@@ -36,7 +36,7 @@ impl Output {
             compact: args.compact,
             verbose: args.verbose,
             show_timings: args.timings || args.explain,
-            look: Look { compact: args.compact, defaults: args.emit_defaults },
+            look: Look::for_people(args.compact, args.emit_defaults),
             options: SerializeOptions::new().skip_default_fields(!args.emit_defaults),
             messages: 0,
             head: Metadata::new(),

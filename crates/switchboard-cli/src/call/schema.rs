@@ -33,12 +33,15 @@ pub(crate) struct SchemaArgs {
     /// Take the schema from a .thrift file, for --wire thrift. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
     pub(super) thrift: Vec<PathBuf>,
+    /// Take the schema from a .fbs file, for --wire grpc, native or kiss. May be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Schema", group = "sources")]
+    pub(super) fbs: Vec<PathBuf>,
     /// Look for schema files and their imports here. May be repeated [default: .]
     #[arg(short = 'I', long = "include", value_name = "DIR", help_heading = "Schema", requires = "sources")]
     pub(super) includes: Vec<PathBuf>,
     /// Take the schema from a descriptor set, as protoc and buf make them. May be repeated
     #[arg(long, value_name = "FILE", help_heading = "Schema")]
-    descriptor_set: Vec<PathBuf>,
+    pub(super) descriptor_set: Vec<PathBuf>,
 }
 
 /// Descriptors, completed from the server as they are asked for.

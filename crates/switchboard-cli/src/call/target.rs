@@ -135,7 +135,10 @@ impl Target {
         if wire != Wire::Thrift && !args.schema.thrift.is_empty() {
             return Err(format!("--thrift is for the wire thrift, not for {}", wire.name()));
         }
-        if !args.fbs.is_empty() && ![Wire::Grpc, Wire::Kiss, Wire::Native].contains(&wire) {
+        if !args.schema.fbs.is_empty() && !args.schema.descriptor_set.is_empty() {
+            return Err("--fbs and --descriptor-set are two schemas of one service: leave one out".to_owned());
+        }
+        if !args.schema.fbs.is_empty() && ![Wire::Grpc, Wire::Kiss, Wire::Native].contains(&wire) {
             return Err(format!("--fbs is for the wires grpc, kiss and native, not for {}", wire.name()));
         }
         match path {
@@ -358,6 +361,7 @@ mod tests {
             ("a:1?wire=grpc --wire connect", "leave one out"),
             ("a:1?x", "not NAME=VALUE"),
             ("a:1 --wire rpcx --thrift a.thrift", "--thrift is for the wire thrift, not for rpcx"),
+            ("a:1 --fbs a.fbs --descriptor-set a.binpb", "two schemas of one service"),
             ("a:1?wire=connect --fbs a.fbs", "--fbs is for the wires grpc, kiss and native, not for connect"),
             ("tls://a:1 --ca a&b", "has a &"),
             ("a:1 --ca a.pem", "are for tls://HOST:PORT"),

@@ -47,6 +47,11 @@ pub(crate) struct ProxyArgs {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = metadata::parse)]
     pub(super) headers: Vec<(String, Bytes)>,
 
+    /// Take calls of function NUMBER on kiss-rpc as those of METHOD, as in book.v1.AddressBook/Find:7; its servers are
+    /// told in URL. May be given several times
+    #[arg(long, value_name = "METHOD:NUMBER", value_parser = function)]
+    pub(super) function: Vec<NumberedMethod>,
+
     #[command(flatten)]
     pub(super) schema: SchemaArgs,
     /// Ask a server behind for the schema, by gRPC reflection on its port, before anything is served
@@ -94,4 +99,36 @@ pub(crate) struct ProxyArgs {
     /// Log events of this level and graver ones on standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info", help_heading = "Running")]
     pub(super) log: Level,
+}
+
+/// A method, and the number that callers on kiss-rpc have for it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NumberedMethod {
+    pub(super) method: String,
+    pub(super) number: u64,
+}
+
+fn function(text: &str) -> Result<NumberedMethod, String> {
+    let read = || {
+        let (method, number) = text.rsplit_once(':')?;
+        let number = number.parse().ok().filter(|number| *number > 0)?;
+        method.contains('/').then(|| NumberedMethod { method: method.to_owned(), number })
+    };
+    read().ok_or_else(|| {
+        "expected package.Service/Method:NUMBER, where the number is decimal and not 0".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_a_method_and_a_number() {
+        let found = NumberedMethod { method: "a.B/C".to_owned(), number: 7 };
+        assert_eq!(function("a.B/C:7"), Ok(found));
+        for wrong in ["a.B/C", "a.B/C:0", "a.B/C:-1", "a.B:7", ":7"] {
+            assert!(function(wrong).is_err(), "{wrong}");
+        }
+    }
 }

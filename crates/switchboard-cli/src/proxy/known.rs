@@ -2,8 +2,8 @@
 
 use super::{ProxyArgs, rules, upstream::Upstream};
 use crate::call::{
-    Definitions, Failure, Function, Reflection, Schema, declared_kind, idempotency, is_about_the_server,
-    takes_json_alone,
+    Definitions, Failure, Function, Procedure, Reflection, Schema, Tables, declared_kind, idempotency,
+    is_about_the_server, takes_json_alone,
 };
 use prost_reflect::{FieldDescriptor, MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 use std::{
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard::{
-    Kind, MethodInfo, Params, ServiceInfo, Status,
+    Codec, Kind, MethodInfo, Params, ServiceInfo, Status,
     codec::thrift::{self, MethodMessages},
 };
 
@@ -31,8 +31,8 @@ pub(super) struct Known {
 pub(super) struct KnownService {
     /// As servers of it have it; kept until the process ends.
     pub(super) info: &'static ServiceInfo,
-    /// Its messages are those of protobuf: not the JSON of a Rust trait.
-    pub(super) is_protobuf: bool,
+    /// What its messages are in, by the schema: not the JSON of a Rust trait, nor Thrift.
+    pub(super) codecs: Vec<Codec>,
 }
 
 /// What a method takes and gives.
@@ -42,6 +42,8 @@ pub(super) struct Method {
     pub(super) messages: Option<Messages>,
     /// By a `.thrift` file.
     pub(super) function: Option<Function>,
+    /// By a `.fbs` file.
+    pub(super) procedure: Option<Procedure>,
 }
 
 /// The messages of a method.
@@ -85,9 +87,13 @@ impl Known {
     /// Files that cannot be read, and servers that do not tell.
     pub(super) async fn of(args: &ProxyArgs, upstream: &Upstream) -> Result<Known, String> {
         let definitions = Definitions::of_files(&args.schema).map_err(|failure| said(&failure))?;
+        let tables = Tables::of_files(&args.schema).map_err(|failure| said(&failure))?;
         let mut known = Known::of_protobuf(args, upstream).await?;
         if let Some(definitions) = definitions {
             known.add(&definitions, &args.service);
+        }
+        if let Some(tables) = tables {
+            known.add_tables(&tables, &args.service);
         }
         Ok(known)
     }
@@ -115,7 +121,7 @@ impl Known {
     async fn read(mut schema: Schema, wanted: &[String]) -> Result<Known, String> {
         let mut descriptors = Vec::new();
         for name in schema.services().await.map_err(|failure| said(&failure))? {
-            if is_about_the_server(&name) || !(wanted.is_empty() || wanted.contains(&name)) {
+            if is_about_the_server(&name) || !is_wanted(&name, wanted) {
                 continue;
             }
             match schema.service(&name).await {
@@ -134,11 +140,11 @@ impl Known {
             for method in descriptor.methods().filter(|_| is_protobuf) {
                 let path = format!("{}/{}", descriptor.full_name(), method.name());
                 let messages = Some(Messages { method, structs: structs.clone() });
-                methods.insert(path, Method { messages, function: None });
+                methods.insert(path, Method { messages, ..Method::default() });
             }
             services.push(KnownService {
                 info: info(descriptor, if is_protobuf { set } else { &[] }),
-                is_protobuf,
+                codecs: if is_protobuf { vec![Codec::Proto] } else { Vec::new() },
             });
         }
         Ok(Known { services, methods: Arc::new(methods) })
@@ -148,13 +154,13 @@ impl Known {
     fn add(&mut self, definitions: &Definitions, wanted: &[String]) {
         let by_path = Arc::make_mut(&mut self.methods);
         for (name, functions) in definitions.services() {
-            if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            if !is_wanted(name, wanted) {
                 continue;
             }
             if !self.services.iter().any(|service| service.info.name == name) {
                 let methods: Vec<_> = functions.iter().map(method_of).collect();
                 let info = ServiceInfo { name: leaked(name), methods: methods.leak(), descriptor: &[] };
-                self.services.push(KnownService { info: Box::leak(Box::new(info)), is_protobuf: false });
+                self.services.push(KnownService { info: Box::leak(Box::new(info)), codecs: Vec::new() });
             }
             for function in functions {
                 let path = function.path().to_owned();
@@ -162,6 +168,33 @@ impl Known {
             }
         }
     }
+
+    /// The same for `.fbs` files.
+    fn add_tables(&mut self, tables: &Tables, wanted: &[String]) {
+        let by_path = Arc::make_mut(&mut self.methods);
+        for (name, procedures) in tables.services() {
+            if !is_wanted(name, wanted) {
+                continue;
+            }
+            if let Some(known) = self.services.iter_mut().find(|service| service.info.name == name) {
+                known.codecs.push(Codec::FlatBuffers);
+            } else {
+                let methods: Vec<_> = procedures.iter().map(method_of_tables).collect();
+                let info = ServiceInfo { name: leaked(name), methods: methods.leak(), descriptor: &[] };
+                let info = Box::leak(Box::new(info));
+                self.services.push(KnownService { info, codecs: vec![Codec::FlatBuffers] });
+            }
+            for procedure in procedures {
+                let path = procedure.path().to_owned();
+                by_path.entry(path).or_default().procedure = Some(procedure);
+            }
+        }
+    }
+}
+
+/// Whether it is one of those that are asked for, or all are.
+fn is_wanted(name: &str, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)
 }
 
 /// For people, without what `call` puts before it.
@@ -190,6 +223,15 @@ fn method_of(function: &Function) -> MethodInfo {
     let method =
         MethodInfo::new(leaked(function.name()), Kind::Unary).params(Params::Arguments(arguments.leak()));
     if function.is_oneway() { method.oneway() } else { method }
+}
+
+/// A method of a `.fbs` file.
+fn method_of_tables(procedure: &Procedure) -> MethodInfo {
+    let fields: Vec<_> = procedure.fields().map(leaked).collect();
+    let method = MethodInfo::new(leaked(procedure.name()), procedure.kind())
+        .idempotency(procedure.idempotency())
+        .params(Params::Fields(fields.leak()));
+    if procedure.is_oneway() { method.oneway() } else { method }
 }
 
 /// The fields of the request, for callers that send them without names.

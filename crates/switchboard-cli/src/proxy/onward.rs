@@ -23,7 +23,8 @@ pub(super) struct Way {
 
 struct KnownForward {
     forward: Forward,
-    is_protobuf: bool,
+    /// What its messages are in, by the schema.
+    codecs: Vec<Codec>,
 }
 
 /// Where calls go of services of which nothing is known.
@@ -61,12 +62,15 @@ impl Way {
         known: &Known,
     ) -> std::result::Result<(Server, Arc<Current<Way>>), String> {
         let rewrite = Rewrite::new(known);
+        for function in &args.function {
+            server = server.alias(format!("kiss/{}", function.number), function.method.as_str());
+        }
         let mut forwards = Vec::new();
         for service in &known.services {
             let channel = upstream.channel(service.info.name)?;
             let forward = Forward::service(service.info, channel).translate(rewrite.clone());
-            let is_protobuf = service.is_protobuf;
-            forwards.push(KnownForward { forward: written(forward, is_protobuf, upstream), is_protobuf });
+            let codecs = service.codecs.clone();
+            forwards.push(KnownForward { forward: written(forward, &codecs, upstream), codecs });
         }
         let is_known = |name: &&String| known.services.iter().any(|service| service.info.name == **name);
         let names: Vec<_> = args.service.iter().filter(|name| !is_known(name)).cloned().collect();
@@ -88,10 +92,9 @@ impl Way {
     /// # Errors
     /// A URL that cannot be used, and a registry for services that nobody named.
     pub(super) fn over(&self, upstream: &Upstream) -> std::result::Result<Way, String> {
-        let known = self.known.iter().map(|KnownForward { forward, is_protobuf }| {
+        let known = self.known.iter().map(|KnownForward { forward, codecs }| {
             let forward = forward.over(upstream.channel(forward.info().name)?);
-            let is_protobuf = *is_protobuf;
-            Ok(KnownForward { forward: written(forward, is_protobuf, upstream), is_protobuf })
+            Ok(KnownForward { forward: written(forward, codecs, upstream), codecs: codecs.clone() })
         });
         let known = known.collect::<std::result::Result<_, String>>()?;
         let others = match &self.others {
@@ -139,7 +142,9 @@ impl Others {
     ) -> std::result::Result<Others, String> {
         let without = |why: &str| if has_schema { Ok(Others::Nowhere) } else { Err(why.to_owned()) };
         if args.known_only || (names.is_empty() && !args.service.is_empty()) {
-            return without("--known-only needs a schema: --proto, --thrift, --descriptor-set or --reflect");
+            return without(
+                "--known-only needs a schema: --proto, --thrift, --fbs, --descriptor-set or --reflect",
+            );
         }
         if !upstream.is_registry() {
             return Ok(Others::All(Forward::any(upstream.channel("")?).translate(rewrite.clone())));
@@ -147,7 +152,7 @@ impl Others {
         if names.is_empty() {
             return without(
                 "a registry knows servers by their services: name them with --service, or give the schema with \
-                 --proto or --descriptor-set",
+                 --proto, --descriptor-set, --thrift or --fbs",
             );
         }
         let forwards = names
@@ -157,11 +162,11 @@ impl Others {
     }
 }
 
-/// In protobuf where the schema has it and the servers want it.
-fn written(forward: Forward, is_protobuf: bool, upstream: &Upstream) -> Forward {
-    match is_protobuf && upstream.prefers_protobuf() {
-        true => forward.codec(Codec::Proto),
-        false => forward,
+/// In what these servers are best sent, where the schema has it.
+fn written(forward: Forward, codecs: &[Codec], upstream: &Upstream) -> Forward {
+    match upstream.best_of(codecs) {
+        Some(codec) => forward.codec(codec),
+        None => forward,
     }
 }
 

@@ -1,8 +1,9 @@
-//! Messages from one codec to another: protobuf by its schema, Thrift by that or by a `.thrift` file, JSON and
-//! MessagePack into each other without one.
+//! Messages from one codec to another: protobuf by its schema, Thrift by that or by a `.thrift` file, FlatBuffers by a
+//! `.fbs` file, JSON and MessagePack into each other without one.
 
 mod functions;
 mod messages;
+mod tables;
 
 pub(super) use messages::Side;
 
@@ -14,14 +15,20 @@ use switchboard::{
     Call, Codec, Result, Status,
     proxy::{Translate, Translation},
 };
+use tables::Tables;
 
-const OTHERS: &str = "proto, json, msgpack and thrift are rewritten as each other, but no others";
+const OTHERS: &str =
+    "proto, json, msgpack, thrift and flatbuffers are rewritten as each other, but no others";
 const NO_SCHEMA: &str = "nothing is known of its messages: give the proxy a schema with --proto, --descriptor-set or \
                          --reflect";
 const NO_FILE: &str = "nothing is known of its arguments: give the proxy the .thrift file of the service with \
                        --thrift, or a schema of protobuf with --proto, --descriptor-set or --reflect";
 const FILE_ALONE: &str = "a .thrift file says nothing of protobuf: give the proxy a schema of that too, with --proto, \
                           --descriptor-set or --reflect";
+const NO_TABLES: &str =
+    "nothing is known of its tables: give the proxy the .fbs file of the service with --fbs";
+const TABLES_ALONE: &str = "a .fbs file says nothing of Thrift: give the proxy a schema of protobuf too, which both go \
+                            by, with --proto, --descriptor-set or --reflect";
 const OTHER_SHAPE: &str = "its .thrift file has other arguments than a struct of number 1, or another result than a \
                            struct, which protobuf has nothing for";
 
@@ -37,6 +44,8 @@ enum Family {
     /// They say themselves what their fields are called.
     Plain,
     Proto,
+    /// FlatBuffers.
+    Tables,
     Thrift,
     Other,
 }
@@ -50,11 +59,16 @@ impl Rewrite {
 impl Translate for Rewrite {
     fn begin(&self, call: &Call, to: Codec) -> Result<Translation> {
         let (name, from) = (call.full_name(), call.codec());
-        let known = self.methods.get(&name);
-        let known = known.map_or((None, None), |known| (known.messages.as_ref(), known.function.as_ref()));
-        let why = match (Family::of(from), Family::of(to), known) {
+        let method = self.methods.get(&name);
+        let known = method.map_or((None, None), |known| (known.messages.as_ref(), known.function.as_ref()));
+        let [one, other] = [from, to].map(|codec| Family::of_method(method, codec));
+        let why = match (one, other, known) {
             (Family::Other, ..) | (_, Family::Other, _) => OTHERS,
             (Family::Plain, Family::Plain, _) => return Ok(Messages::plain().translation(from, to)),
+            (Family::Tables, beside, _) | (beside, Family::Tables, _) => match tables(method, beside)? {
+                Ok(tables) => return Ok(tables.translation(from, to)),
+                Err(why) => why,
+            },
             (one, other, (Some(known), function)) => {
                 let has_thrift = [one, other].contains(&Family::Thrift);
                 match function.filter(|function| has_thrift && !function.is_of_messages()) {
@@ -72,13 +86,46 @@ impl Translate for Rewrite {
     }
 }
 
+/// Tables of a method, and messages of another family; why there are none.
+///
+/// # Errors
+/// A schema that Thrift cannot go by, where it is to.
+fn tables(method: Option<&Method>, beside: Family) -> Result<std::result::Result<Tables, &'static str>> {
+    let Some(Method { procedure: Some(procedure), messages, function }) = method else {
+        return Ok(Err(NO_TABLES));
+    };
+    let (is_thrift, function) = (beside == Family::Thrift, function.as_ref());
+    Ok(match messages {
+        Some(_) if is_thrift && function.is_some_and(|function| !function.is_of_messages()) => {
+            Err(OTHER_SHAPE)
+        }
+        Some(messages) => {
+            let messages = Messages::of(messages, function, is_thrift)?;
+            Ok(Tables::new(procedure, Some(messages)))
+        }
+        None if is_thrift => Err(TABLES_ALONE),
+        None => Ok(Tables::new(procedure, None)),
+    })
+}
+
 impl Family {
+    /// gRPC without a subtype says protobuf, and the generated code of FlatBuffers calls so.
+    fn of_method(method: Option<&Method>, codec: Codec) -> Family {
+        let has_tables_alone =
+            method.is_some_and(|method| method.procedure.is_some() && method.messages.is_none());
+        match Family::of(codec) {
+            Family::Proto if has_tables_alone => Family::Tables,
+            family => family,
+        }
+    }
+
     fn of(codec: Codec) -> Family {
         match codec {
             Codec::Json | Codec::MsgPack => Family::Plain,
             Codec::Proto => Family::Proto,
             Codec::Thrift | Codec::ThriftStruct => Family::Thrift,
-            Codec::FlatBuffers | Codec::Postcard | Codec::Raw => Family::Other,
+            Codec::FlatBuffers => Family::Tables,
+            Codec::Postcard | Codec::Raw => Family::Other,
         }
     }
 }
@@ -95,10 +142,15 @@ pub(super) fn shown(
 ) -> std::result::Result<Value, String> {
     let is_thrift = Family::of(codec) == Family::Thrift;
     match known {
+        Some(Method { procedure: Some(procedure), .. })
+            if Family::of_method(known, codec) == Family::Tables =>
+        {
+            Tables::new(procedure, None).shown(side, message)
+        }
         Some(Method { function: Some(function), .. }) if is_thrift => {
             functions::shown(function, side, message, codec)
         }
-        Some(Method { messages: Some(known), function }) => {
+        Some(Method { messages: Some(known), function, .. }) => {
             let messages = Messages::of(known, function.as_ref(), is_thrift);
             messages
                 .and_then(|messages| messages.shown(side, message, codec))

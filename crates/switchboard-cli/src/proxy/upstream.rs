@@ -2,7 +2,7 @@
 
 use super::ProxyArgs;
 use bytes::Bytes;
-use switchboard::{Channel, ChannelBuilder, Status, client::Cut};
+use switchboard::{Channel, ChannelBuilder, Codec, Status, client::Cut};
 
 /// One or several servers, or a registry that knows them.
 #[derive(Debug)]
@@ -58,12 +58,20 @@ impl Upstream {
         upstream.channel(service)
     }
 
-    /// Whether servers on this wire are better sent protobuf, whatever a caller writes. Ours read all that their wires
-    /// say, and Connect has JSON in its specification.
-    pub(super) fn prefers_protobuf(&self) -> bool {
+    /// What servers on this wire are best sent of what there is a schema for, whatever a caller writes; none if that is
+    /// as good. Ours read all that their wires say, and Connect has JSON in its specification; kiss-rpc has FlatBuffers
+    /// alone. Channels on wires that have no name for FlatBuffers make JSON of them.
+    pub(super) fn best_of(&self, codecs: &[Codec]) -> Option<Codec> {
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         let wire = query.split('&').filter_map(|option| option.strip_prefix("wire=")).next_back();
-        !matches!(wire, None | Some("native" | "connect" | "jsonrpc"))
+        let tables = codecs.contains(&Codec::FlatBuffers).then_some(Codec::FlatBuffers);
+        let proto = codecs.contains(&Codec::Proto).then_some(Codec::Proto);
+        match wire {
+            None | Some("native") => None,
+            Some("kiss") => tables.or(proto),
+            Some("connect" | "jsonrpc") => tables.filter(|_| proto.is_none()),
+            Some(_) => proto.or(tables),
+        }
     }
 
     fn builder(&self, service: &str) -> Result<ChannelBuilder, String> {
@@ -150,11 +158,24 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_sent_what_their_wire_has_a_name_for() {
+        let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
+        let (proto, tables) = (Some(Codec::Proto), Some(Codec::FlatBuffers));
+        for (url, wanted) in [
+            ("tcp://a:1", [None; 3]),
+            ("tcp://a:1?wire=connect", [None, tables, None]),
+            ("tcp://a:1?wire=grpc", [proto, tables, proto]),
+            ("tcp://a:1?retries=1&wire=rpcx", [proto, tables, proto]),
+            ("tcp://a:1?wire=kiss&function=a.B/C:7", [proto, tables, tables]),
+        ] {
+            let known = [&[Codec::Proto][..], &[Codec::FlatBuffers], &[Codec::Proto, Codec::FlatBuffers]];
+            assert_eq!(known.map(|codecs| upstream(url).best_of(codecs)), wanted, "{url}");
+        }
+    }
+
+    #[test]
     fn reflection_takes_grpc_with_the_same_certificates() {
         let upstream = |url: &str| Upstream { url: url.to_owned(), headers: Vec::new(), cut: Cut::new() };
-        assert!(!upstream("tcp://a:1").prefers_protobuf());
-        assert!(!upstream("tcp://a:1?wire=connect").prefers_protobuf());
-        assert!(upstream("tcp://a:1?retries=1&wire=rpcx").prefers_protobuf());
         let channel = upstream("tcp://a:1?wire=rpcx&codec=json&names=short").reflecting("x").unwrap();
         assert!(format!("{channel:?}").contains("tcp://a:1"), "{channel:?}");
     }

@@ -38,6 +38,11 @@ impl<'a> Table<'a> {
 }
 
 impl Writer {
+    /// Bytes of the message so far.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// A field that lies in the table, at a multiple of `align`.
     pub fn bytes(&mut self, number: usize, align: usize, bytes: &[u8]) {
         self.begin_field(number, align);

@@ -1,29 +1,35 @@
-//! Calls of services of `.fbs` files: the files say what JSON becomes as FlatBuffers, and what comes back.
+//! Services of `.fbs` files: the files say what JSON becomes as FlatBuffers, and what tables are in JSON.
 //!
-//! JSON is as `flatc` writes it: enums by the names of their members, several of them with spaces between where they
-//! are bits; a union as two fields, `x_type` with the name of its member and `x`; what has its default left out;
-//! vectors of bytes as lists of numbers. Requests may have vectors of bytes in base64 too.
+//! JSON for people is as `flatc` writes it: enums by the names of their members, several of them with spaces between
+//! where they are bits; a union as two fields, `x_type` with the name of its member and `x`; what has its default left
+//! out; vectors of bytes as lists of numbers. That for programs is as servers and clients made of the file have it:
+//! enums as numbers, a union as an object with its member as the only field, and defaults. Either is read, and vectors
+//! of bytes in base64 too.
 
-mod reply;
-mod request;
+mod read;
 #[cfg(test)]
 mod tests;
 mod text;
+mod write;
 
-pub(super) use reply::Look;
+pub(crate) use read::Look;
 
 use super::{
     Command,
-    args::CallArgs,
     failure::Failure,
     input::{Form, Input},
     names::{method_at, service_at, split_method},
     output::Output,
     replies::Replies,
+    schema::SchemaArgs,
+    thrift::For,
 };
+use bytes::Bytes;
+use serde_json::Value as Json;
 use std::sync::Arc;
-use switchboard::{ClientMethod, Codec, Idempotency, Kind};
-use switchboard_build::flatbuffers_interface::{Default, Interface, Method, Table, Type};
+use switchboard::{ClientMethod, Codec, Idempotency, Kind, Status};
+use switchboard_build::flatbuffers_interface::{Default, Interface, Method, Service, Type};
+use switchboard_wire::flatbuffers::GROWTH_MAX;
 
 impl Command<'_> {
     /// Calls a method of a `.fbs` file.
@@ -37,7 +43,7 @@ impl Command<'_> {
         let method = ClientMethod::intern(&procedure.path, procedure.kind(), procedure.idempotency())
             .map_err(|status| Failure::Asked(status.message().to_owned()))?;
         let [streams, _] = procedure.method.streams;
-        let takes_fields = !procedure.request().fields.is_empty();
+        let takes_fields = procedure.fields().next().is_some();
         let input = Input::new(self.args.data.as_deref(), streams, takes_fields)?;
         let requests = input.read(Form::Table(procedure.clone()));
         let channel = self.connect(self.target.wire).await?;
@@ -53,15 +59,15 @@ impl Command<'_> {
 
 /// What the files declare that the command line names.
 #[derive(Debug)]
-pub(super) struct Definitions(Arc<Interface>);
+pub(crate) struct Definitions(Arc<Interface>);
 
 impl Definitions {
     /// None if the command line names no file.
-    pub(super) fn of_files(args: &CallArgs) -> Result<Option<Definitions>, Failure> {
+    pub(crate) fn of_files(args: &SchemaArgs) -> Result<Option<Definitions>, Failure> {
         if args.fbs.is_empty() {
             return Ok(None);
         }
-        let read = Interface::read(&args.fbs, &args.schema.includes);
+        let read = Interface::read(&args.fbs, &args.includes);
         let interface = read.map_err(|error| Failure::Asked(error.to_string()))?;
         Ok(Some(Definitions(Arc::new(interface))))
     }
@@ -79,11 +85,23 @@ impl Definitions {
             let (service, name) = split_method(typed)?;
             let service = &self.0.services[service_at(&self.names(), service)?];
             let known: Vec<_> = service.methods.iter().map(|method| &*method.name).collect();
-            let method = service.methods[method_at(&service.name, &known, name)?].clone();
-            let path = format!("{}/{name}", service.name);
-            Ok(Procedure { interface: self.0.clone(), path, method })
+            Ok(self.of(service, &service.methods[method_at(&service.name, &known, name)?]))
         };
         find().map_err(Failure::Asked)
+    }
+
+    /// Every service, and its methods.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&str, Vec<Procedure>)> {
+        let services = self.0.services.iter();
+        services.map(|service| {
+            let procedures = service.methods.iter().map(|method| self.of(service, method));
+            (&*service.name, procedures.collect())
+        })
+    }
+
+    fn of(&self, service: &Service, method: &Method) -> Procedure {
+        let path = format!("{}/{}", service.name, method.name);
+        Procedure { interface: self.0.clone(), path, method: method.clone() }
     }
 
     fn names(&self) -> Vec<&str> {
@@ -93,19 +111,74 @@ impl Definitions {
 
 /// A method, and every type that it needs.
 #[derive(Clone, Debug)]
-pub(super) struct Procedure {
+pub(crate) struct Procedure {
     interface: Arc<Interface>,
     /// As in `demo.v1.Store/Retrieve`.
     path: String,
     method: Method,
 }
 
+/// What a method takes or gives: a table, and every type that it needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Root<'a> {
+    interface: &'a Interface,
+    table: usize,
+}
+
+/// What every message may take as JSON, in bytes, however small it is.
+const ALLOWANCE: usize = 64 << 10;
+
 impl Procedure {
-    fn request(&self) -> &Table {
-        &self.interface.tables[self.method.request]
+    /// As in `demo.v1.Store/Retrieve`.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
-    fn kind(&self) -> Kind {
+    /// As it is on the wire.
+    pub(crate) fn name(&self) -> &str {
+        &self.method.name
+    }
+
+    /// The names of the fields that it takes.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        let table = &self.interface.tables[self.method.request];
+        table.fields.iter().map(|field| &*field.name)
+    }
+
+    /// Whether nothing comes back.
+    pub(crate) fn is_oneway(&self) -> bool {
+        self.method.oneway
+    }
+
+    pub(crate) fn request(&self) -> Root<'_> {
+        Root { interface: &self.interface, table: self.method.request }
+    }
+
+    pub(crate) fn reply(&self) -> Root<'_> {
+        Root { interface: &self.interface, table: self.method.reply }
+    }
+
+    /// The table of a request that an object has.
+    ///
+    /// # Errors
+    /// What does not fit, and where.
+    pub(super) fn write(&self, json: &Json) -> Result<Bytes, String> {
+        self.request().write(json, For::People, BYTES_MAX)
+    }
+
+    /// The JSON of a reply.
+    ///
+    /// # Errors
+    /// `Internal` for bytes that are no table of the type, or far larger as JSON.
+    pub(super) fn read(&self, reply: &[u8], look: Look) -> Result<String, Status> {
+        let bytes_max = reply.len().saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE);
+        self.reply().read(reply, look, bytes_max).map_err(|malformed| {
+            let name = &self.interface.tables[self.method.reply].name;
+            Status::internal(format!("the reply is no {name}: {malformed}"))
+        })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
         match self.method.streams {
             [false, false] => Kind::Unary,
             [false, true] => Kind::ServerStream,
@@ -114,7 +187,7 @@ impl Procedure {
         }
     }
 
-    fn idempotency(&self) -> Idempotency {
+    pub(crate) fn idempotency(&self) -> Idempotency {
         match &self.method {
             Method { read_only: true, .. } => Idempotency::NoSideEffects,
             Method { idempotent: true, .. } => Idempotency::Idempotent,
@@ -122,6 +195,9 @@ impl Procedure {
         }
     }
 }
+
+/// The largest message of FlatBuffers, whose offsets have signs in other languages.
+const BYTES_MAX: usize = i32::MAX as usize;
 
 /// Whether values lie where they are, and nothing refers to them.
 fn is_in_place(ty: &Type) -> bool {

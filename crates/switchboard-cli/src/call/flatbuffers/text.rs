@@ -1,17 +1,15 @@
 //! JSON as it grows, up to a limit: what is read of a message is never held in another form.
 
 use serde_json::Value as Json;
-use switchboard_wire::flatbuffers::{GROWTH_MAX, Malformed};
-
-/// What every message may take as JSON, in bytes.
-const ALLOWANCE: usize = 64 << 10;
+use switchboard_wire::flatbuffers::Malformed;
 
 /// An unfinished text.
 #[derive(Debug)]
 pub(super) struct Text {
     out: String,
-    /// In bytes.
-    limit: usize,
+    bytes_max: usize,
+    /// What was looked at and left out.
+    skipped: usize,
     /// On one line, without spaces.
     compact: bool,
     /// Objects and lists that are open.
@@ -21,10 +19,9 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// For a message of so many bytes.
-    pub(super) fn new(compact: bool, message: usize) -> Text {
-        let limit = message.saturating_mul(GROWTH_MAX).saturating_add(ALLOWANCE);
-        Text { out: String::new(), limit, compact, depth: 0, empty: true }
+    /// One that has so many bytes at most, but for the value in which that is noticed.
+    pub(super) fn new(compact: bool, bytes_max: usize) -> Text {
+        Text { out: String::new(), bytes_max, skipped: 0, compact, depth: 0, empty: true }
     }
 
     pub(super) fn finish(self) -> String {
@@ -99,13 +96,24 @@ impl Text {
         self.out += &value.to_string();
     }
 
-    fn next(&mut self) -> Result<(), Malformed> {
-        if self.out.len() > self.limit {
-            return Err(Malformed::new(format!(
-                "as JSON it would take over {} bytes, {GROWTH_MAX} times the message",
-                self.limit
-            )));
+    /// Leaves out an item, which counts as a byte: offsets may lead to the same one over and over again.
+    ///
+    /// # Errors
+    /// There is too much already.
+    pub(super) fn skip(&mut self) -> Result<(), Malformed> {
+        self.skipped += 1;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), Malformed> {
+        match self.out.len() + self.skipped > self.bytes_max {
+            true => Err(Malformed::new(format!("as JSON it would take over {} bytes", self.bytes_max))),
+            false => Ok(()),
         }
+    }
+
+    fn next(&mut self) -> Result<(), Malformed> {
+        self.check()?;
         if !self.empty {
             self.out.push(',');
         }

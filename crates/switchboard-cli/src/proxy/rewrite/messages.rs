@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor};
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 use switchboard::{
     Codec, Result, Status,
@@ -24,6 +24,8 @@ pub(super) struct Messages {
     /// Names the exceptions of a Thrift service.
     function: Option<Function>,
 }
+
+const NO_TYPES: &str = "nothing is known of its messages here";
 
 /// Where messages go.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +77,11 @@ impl Messages {
         read_value(&json, Codec::Json).map_err(|why| side.wrong(codec, &why))
     }
 
-    fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
+    /// A message in another codec.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn rewritten(&self, side: Side, message: &Bytes, from: Codec, to: Codec) -> Result<Bytes> {
         let (mut message, mut codec) = (message.clone(), from);
         if Family::of(from) == Family::Thrift {
             let read = self.as_structs(side, from, Codec::Proto, &message);
@@ -84,14 +90,41 @@ impl Messages {
         }
         let wanted = if Family::of(to) == Family::Thrift { Codec::Proto } else { to };
         if codec != wanted {
-            let descriptor = self.types.as_ref().map(|types| &types[side as usize]);
-            let written = rewrite(&message, codec, wanted, descriptor);
+            let written = rewrite(&message, codec, wanted, self.descriptor(side));
             message = written.map_err(|why| side.wrong(from, &why))?;
         }
         match wanted == to {
             true => Ok(message),
             false => self.as_structs(side, wanted, to, &message),
         }
+    }
+
+    /// A message of protobuf by the names of its fields, with enums and all numbers as numbers.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn by_name(&self, side: Side, message: &Bytes) -> std::result::Result<Value, String> {
+        const LOOK: SerializeOptions = SerializeOptions::new()
+            .stringify_64_bit_integers(false)
+            .use_proto_field_name(true)
+            .use_enum_numbers(true)
+            .skip_default_fields(false);
+        let read = read(message, Codec::Proto, self.descriptor(side).ok_or(NO_TYPES)?)?;
+        read.serialize_with_options(serde_json::value::Serializer, &LOOK).map_err(|error| error.to_string())
+    }
+
+    /// A message of protobuf out of JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_names(&self, side: Side, json: &str) -> std::result::Result<Bytes, String> {
+        let descriptor = self.descriptor(side).ok_or(NO_TYPES)?;
+        let read = read(&Bytes::copy_from_slice(json.as_bytes()), Codec::Json, descriptor)?;
+        Ok(read.encode_to_vec().into())
+    }
+
+    fn descriptor(&self, side: Side) -> Option<&MessageDescriptor> {
+        self.types.as_ref().map(|types| &types[side as usize])
     }
 
     fn as_structs(&self, side: Side, from: Codec, to: Codec, message: &Bytes) -> Result<Bytes> {

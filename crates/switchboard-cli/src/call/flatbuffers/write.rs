@@ -1,31 +1,36 @@
 //! JSON to a table of FlatBuffers.
 
+mod unions;
+
 use super::{
     super::{
         json::{Wrong, base64, boolean, double, integer, list, object, text},
         names::instead,
+        thrift::For,
     },
-    Procedure, bytes_of, is_in_place, type_name, union_of,
+    BYTES_MAX, Root, bytes_of, is_in_place, type_name, union_of,
 };
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
-use std::cmp::Reverse;
+use std::{cell::Cell, cmp::Reverse};
 use switchboard_build::flatbuffers_interface::{Base, Field, Interface, Type};
-use switchboard_wire::flatbuffers::{Inline, Writer};
+use switchboard_wire::flatbuffers::{DEPTH_MAX, Inline, Writer};
 
-impl Procedure {
-    /// The table of a request that an object has.
+impl Root<'_> {
+    /// The message that an object has. Those of programs have lists for all vectors, of which tables of generated code
+    /// leave out the empty ones.
     ///
     /// # Errors
-    /// What does not fit, and where.
-    pub(in crate::call) fn write(&self, json: &Json) -> Result<Bytes, String> {
-        let tables = Tables(&self.interface);
-        let written = Writer::message(|out| tables.table(self.method.request, json, out));
-        let bytes = written.map_err(Wrong::said)?;
-        match i32::try_from(bytes.len()) {
-            Ok(_) => Ok(bytes.into()),
-            Err(_) => Err(format!("{} bytes are over the limit of FlatBuffers, 2 GiB", bytes.len())),
-        }
+    /// What does not fit, and where; what takes more than `bytes_max`, or lies too deep for readers.
+    pub(crate) fn write(self, json: &Json, whose: For, bytes_max: usize) -> Result<Bytes, String> {
+        let tables = Tables {
+            interface: self.interface,
+            whose,
+            bytes_max: bytes_max.min(BYTES_MAX),
+            depth: Cell::new(0),
+        };
+        let written = Writer::message(|out| tables.table(self.table, json, out));
+        written.map(Bytes::from).map_err(Wrong::said)
     }
 }
 
@@ -36,7 +41,7 @@ enum Part<'a> {
     /// A vector of bytes: the numbers of unions.
     Tags(Vec<u8>),
     /// A vector of the tables that these numbers mean.
-    Unions(Vec<usize>, &'a [Json]),
+    Unions(Vec<usize>, Vec<&'a Json>),
     Value(Type, &'a Json),
 }
 
@@ -57,11 +62,42 @@ impl<'a> Placed<'a> {
     }
 }
 
-struct Tables<'a>(&'a Interface);
+struct Tables<'a> {
+    interface: &'a Interface,
+    whose: For,
+    bytes_max: usize,
+    /// Tables that are under way.
+    depth: Cell<u32>,
+}
 
 impl<'a> Tables<'a> {
     /// Appends a table; its position.
     fn table(&self, at: usize, json: &Json, out: &mut Writer) -> Result<usize, Wrong> {
+        let depth = self.depth.get() + 1;
+        if depth > DEPTH_MAX {
+            return Err(Wrong::new(format!("tables lie deeper than {DEPTH_MAX} in one another")));
+        }
+        self.depth.set(depth);
+        let table = self.table_within(at, json, out)?;
+        self.depth.set(depth - 1);
+        Ok(table)
+    }
+
+    /// Whether it is an empty vector that generated code would not write.
+    fn leaves_out(&self, field: &Field, value: &Json) -> bool {
+        let is_empty = value.as_array().is_some_and(Vec::is_empty) && matches!(field.ty, Type::Vector(_));
+        is_empty && self.whose == For::Programs && !field.required
+    }
+
+    /// Structs have bytes for what JSON leaves out, and so have tables: what is short there may be long here.
+    fn check(&self, bytes: usize) -> Result<(), Wrong> {
+        match bytes > self.bytes_max {
+            true => Err(Wrong::new(format!("as FlatBuffers it would take over {} bytes", self.bytes_max))),
+            false => Ok(()),
+        }
+    }
+
+    fn table_within(&self, at: usize, json: &Json, out: &mut Writer) -> Result<usize, Wrong> {
         let mut parts = self.parts(at, json)?;
         // The widest first, which leaves no gaps.
         parts.sort_by_key(|part| Reverse(part.align));
@@ -74,6 +110,7 @@ impl<'a> Tables<'a> {
             }
         }
         let table = out.end();
+        self.check(out.written())?;
         for (slot, name, part) in slots {
             let at = self.referred(&part, out).map_err(|wrong| wrong.within(&format!(".{name}")))?;
             out.point_at(slot, at);
@@ -86,7 +123,7 @@ impl<'a> Tables<'a> {
     where
         'a: 'j,
     {
-        let table = &self.0.tables[at];
+        let table = &self.interface.tables[at];
         let object = object(&table.name, json)?;
         let names = table.fields.iter().flat_map(|field| {
             let kind = union_of(&field.ty).map(|_| type_name(&field.name));
@@ -115,6 +152,9 @@ impl<'a> Tables<'a> {
         placed: &mut Vec<Placed<'j>>,
     ) -> Result<(), Wrong> {
         let Some(value) = present(object, &field.name) else { return Ok(()) };
+        if self.leaves_out(field, value) {
+            return Ok(());
+        }
         if !is_in_place(&field.ty) {
             placed.push(Placed::offset(field, field.number, Part::Value(field.ty.clone(), value)));
             return Ok(());
@@ -124,7 +164,7 @@ impl<'a> Tables<'a> {
         written.map_err(|wrong| wrong.within(&format!(".{}", field.name)))?;
         let is_default = |default| bytes_of(default, bytes.len()) == bytes;
         if field.required || !field.default.is_some_and(is_default) {
-            let (_, align) = self.0.layout(&field.ty);
+            let (_, align) = self.interface.layout(&field.ty);
             placed.push(Placed {
                 number: field.number,
                 align,
@@ -135,54 +175,13 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// A union or a vector of them, and what says which they are.
-    fn union<'j>(
-        &self,
-        table: &str,
-        field: &'j Field,
-        union: usize,
-        object: &'j Map<String, Json>,
-        placed: &mut Vec<Placed<'j>>,
-    ) -> Result<(), Wrong> {
-        let (name, number, kind_name) = (&*field.name, field.number, type_name(&field.name));
-        let kind = present(object, &kind_name).filter(|kind| *kind != "NONE");
-        let (kind, value) = match (kind, present(object, name)) {
-            (None, None) => return Ok(()),
-            (Some(kind), Some(value)) => (kind, value),
-            (Some(_), None) => return Err(Wrong::new(format!("{table} has {kind_name} and no {name}"))),
-            (None, Some(_)) => {
-                let members = self.0.unions[union].members.iter().map(|(name, _)| &**name);
-                let members = members.collect::<Vec<_>>().join(", ");
-                return Err(Wrong::new(format!("{table} has {name} and no {kind_name}: {members}")));
-            }
-        };
-        let in_kind = |wrong: Wrong| wrong.within(&format!(".{kind_name}"));
-        if let Type::Union(_) = field.ty {
-            let (tag, member) = self.member(union, kind).map_err(in_kind)?;
-            placed.push(Placed { number: number - 1, align: 1, name, part: Part::InPlace(vec![tag]) });
-            placed.push(Placed::offset(field, number, Part::Value(Type::Table(member), value)));
-            return Ok(());
-        }
-        let members = list(kind)
-            .and_then(|kinds| each(kinds, |kind| self.member(union, kind)).collect::<Result<Vec<_>, _>>());
-        let (tags, tables): (_, Vec<_>) = members.map_err(in_kind)?.into_iter().unzip();
-        let values = list(value).map_err(|wrong| wrong.within(&format!(".{name}")))?;
-        if tables.len() != values.len() {
-            let (types, values) = (tables.len(), values.len());
-            return Err(Wrong::new(format!("{table} has {values} in {name} and {types} in {kind_name}")));
-        }
-        placed.push(Placed::offset(field, number - 1, Part::Tags(tags)));
-        placed.push(Placed::offset(field, number, Part::Unions(tables, values)));
-        Ok(())
-    }
-
     /// Appends what a field refers to; its position.
     fn referred(&self, part: &Part<'_>, out: &mut Writer) -> Result<usize, Wrong> {
         match part {
             Part::InPlace(_) => unreachable!("it is in the table"),
             Part::Tags(tags) => Ok(out.items(tags.len(), 1, tags)),
             Part::Unions(tables, values) => out.places(values.len(), |out, at| {
-                let written = self.table(tables[at], &values[at], out);
+                let written = self.table(tables[at], values[at], out);
                 written.map_err(|wrong| wrong.within(&format!("[{at}]")))
             }),
             Part::Value(ty, json) => self.value(ty, json, out),
@@ -199,19 +198,32 @@ impl<'a> Tables<'a> {
     }
 
     fn vector(&self, item: &Type, json: &Json, out: &mut Writer) -> Result<usize, Wrong> {
-        if let (Type::Base(Base::U8), Json::String(text)) = (item, json) {
+        if let (true, Json::String(text)) = (self.is_byte(item), json) {
             let bytes = base64(text)?;
             return Ok(out.items(bytes.len(), 1, &bytes));
         }
         let values = list(json)?;
         if is_in_place(item) {
             let mut bytes = Vec::new();
-            each(values, |value| self.in_place(item, value, &mut bytes)).collect::<Result<(), _>>()?;
-            return Ok(out.items(values.len(), self.0.layout(item).1, &bytes));
+            let written = each(values, |value| {
+                self.in_place(item, value, &mut bytes)?;
+                self.check(bytes.len())
+            });
+            written.collect::<Result<(), _>>()?;
+            return Ok(out.items(values.len(), self.interface.layout(item).1, &bytes));
         }
         out.places(values.len(), |out, at| {
             self.value(item, &values[at], out).map_err(|wrong| wrong.within(&format!("[{at}]")))
         })
+    }
+
+    /// Whether a vector of it is bytes, which MessagePack has a type for.
+    fn is_byte(&self, item: &Type) -> bool {
+        match item {
+            Type::Base(base) => *base == Base::U8,
+            Type::Enum(at) => self.interface.enums[*at].base == Base::U8,
+            _ => false,
+        }
     }
 
     /// Appends what lies in place.
@@ -230,10 +242,10 @@ impl<'a> Tables<'a> {
                     Some(names) => &self.named(*at, names)?.into(),
                     None => json,
                 };
-                number(self.0.enums[*at].base, member, out)
+                number(self.interface.enums[*at].base, member, out)
             }
             Type::Struct(at) => {
-                let item = &self.0.structs[*at];
+                let item = &self.interface.structs[*at];
                 let object = object(&item.name, json)?;
                 only(&item.name, object, &item.fields.iter().map(|field| &*field.name).collect::<Vec<_>>())?;
                 let start = out.len();
@@ -255,7 +267,7 @@ impl<'a> Tables<'a> {
 
     /// The number of a member, or of several with spaces between.
     fn named(&self, at: usize, names: &str) -> Result<i64, Wrong> {
-        let item = &self.0.enums[at];
+        let item = &self.interface.enums[at];
         let find = |name: &str| {
             let bare = name.rsplit('.').next().unwrap_or(name);
             let found = item.members.iter().find(|(known, _)| known == bare);
@@ -268,20 +280,6 @@ impl<'a> Tables<'a> {
             true => names.split_whitespace().map(find).try_fold(0, |all, bit| bit.map(|bit| all | bit)),
             false => find(names),
         }
-    }
-
-    /// The number and the table of the member of a union that goes by this name or number.
-    fn member(&self, union: usize, json: &Json) -> Result<(u8, usize), Wrong> {
-        let union = &self.0.unions[union];
-        let mut members = (1u8..).zip(&union.members);
-        let found = members.find(|(tag, (name, _))| json == name.as_str() || json == *tag);
-        found.map(|(tag, (_, table))| (tag, *table)).ok_or_else(|| match json.as_str() {
-            Some(typed) => {
-                let known = instead(typed, union.members.iter().map(|(name, _)| &**name));
-                Wrong::new(format!("{} has no {typed}{known}", union.name))
-            }
-            None => Wrong::expected(&format!("the name of a member of {}", union.name), json),
-        })
     }
 }
 

@@ -1,39 +1,59 @@
 //! A table of FlatBuffers to JSON. Nothing is believed before it is looked at: offsets, lengths, depth and size.
 
-use super::{super::json::name_of_double, Procedure, bytes_of, is_in_place, text::Text, type_name, union_of};
-use switchboard::Status;
-use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Type};
+use super::{
+    super::{json::name_of_double, metadata, thrift::For},
+    Root, bytes_of, is_in_place,
+    text::Text,
+    type_name, union_of,
+};
+use switchboard_build::flatbuffers_interface::{Base, Enum, Interface, Member, Type};
 use switchboard_wire::flatbuffers::{Inline, Malformed, Place, Table, read_with};
 
 /// How JSON is to look.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::call) struct Look {
+pub(crate) struct Look {
     /// On one line.
-    pub(in crate::call) compact: bool,
+    compact: bool,
     /// With the defaults of numbers and enums that are not there.
-    pub(in crate::call) defaults: bool,
+    defaults: bool,
+    /// Vectors of bytes are base64.
+    base64: bool,
+    whom: For,
 }
 
-impl Procedure {
-    /// The JSON of a reply.
+impl Look {
+    pub(crate) const fn for_people(compact: bool, defaults: bool) -> Look {
+        Look { compact, defaults, base64: false, whom: For::People }
+    }
+
+    pub(crate) const fn for_programs() -> Look {
+        Look { compact: true, defaults: true, base64: false, whom: For::Programs }
+    }
+
+    /// For messages of protobuf, which have their bytes in base64.
+    pub(crate) const fn for_protobuf() -> Look {
+        Look { base64: true, ..Look::for_programs() }
+    }
+}
+
+impl Root<'_> {
+    /// The JSON of a message.
     ///
     /// # Errors
-    /// `Internal` for bytes that are no table of the type, or far larger as JSON.
-    pub(in crate::call) fn read(&self, reply: &[u8], look: Look) -> Result<String, Status> {
-        let tables = Tables { interface: &self.interface, defaults: look.defaults };
-        let read = read_with(reply, |place| {
-            let mut text = Text::new(look.compact, reply.len());
-            tables.table(self.method.reply, place, &mut text)?;
+    /// Bytes that are no such table, or take more than `bytes_max` as JSON.
+    pub(crate) fn read(self, message: &[u8], look: Look, bytes_max: usize) -> Result<String, Malformed> {
+        let tables = Tables { interface: self.interface, look };
+        read_with(message, |place| {
+            let mut text = Text::new(look.compact, bytes_max);
+            tables.table(self.table, place, &mut text)?;
             Ok(text.finish())
-        });
-        let name = || &self.interface.tables[self.method.reply].name;
-        read.map_err(|malformed| Status::internal(format!("the reply is no {}: {malformed}", name())))
+        })
     }
 }
 
 struct Tables<'a> {
     interface: &'a Interface,
-    defaults: bool,
+    look: Look,
 }
 
 impl Tables<'_> {
@@ -49,7 +69,7 @@ impl Tables<'_> {
                 (ty, _) if is_in_place(ty) => {
                     let (size, _) = self.interface.layout(ty);
                     let found = table.bytes(field.number, size)?;
-                    let default = field.default.filter(|_| self.defaults);
+                    let default = field.default.filter(|_| self.look.defaults);
                     let default = default.map(|default| bytes_of(default, size));
                     let shown = found.or(default.as_deref());
                     if let Some(bytes) = shown {
@@ -70,9 +90,20 @@ impl Tables<'_> {
             if field.required && !there {
                 return Err(Malformed::missing(&format!("{}.{name}", item.name)));
             }
+            if let Type::Vector(item) = &field.ty
+                && !there
+                && self.is_for_programs()
+            {
+                out.field(name)?;
+                self.empty(item, out);
+            }
         }
         out.close('}');
         Ok(())
+    }
+
+    fn is_for_programs(&self) -> bool {
+        self.look.whom == For::Programs
     }
 
     /// Writes a union, of one that is not known its number alone; says whether it is there.
@@ -86,6 +117,13 @@ impl Tables<'_> {
     ) -> Result<bool, Malformed> {
         let tag = table.bytes(number - 1, 1)?.map_or(0, u8::take);
         let Some(place) = table.place(number)?.filter(|_| tag > 0) else { return Ok(false) };
+        if self.is_for_programs() {
+            if let Some(member) = self.member(union, tag) {
+                out.field(name)?;
+                self.variant(member, place, out)?;
+            }
+            return Ok(true);
+        }
         out.field(&type_name(name))?;
         if let Some(member) = self.tag(union, tag, out) {
             out.field(name)?;
@@ -94,7 +132,16 @@ impl Tables<'_> {
         Ok(true)
     }
 
-    /// As [`union`](Self::union), for a vector of them: what is not known is null.
+    /// As generated code has a union.
+    fn variant(&self, member: &Member, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+        out.open('{');
+        out.field(&member.variant)?;
+        self.table(member.table, place, out)?;
+        out.close('}');
+        Ok(())
+    }
+
+    /// As [`union`](Self::union), for a vector of them: what is not known is null, and left out for programs.
     fn unions(
         &self,
         union: usize,
@@ -109,6 +156,21 @@ impl Tables<'_> {
         if tags.len() != values.len() {
             let text = format!("{name} has {} unions and {} numbers of them", values.len(), tags.len());
             return Err(Malformed::new(text));
+        }
+        if self.is_for_programs() {
+            out.field(name)?;
+            out.open('[');
+            for (tag, place) in tags.iter().zip(values) {
+                match self.member(union, *tag) {
+                    Some(member) => {
+                        out.item()?;
+                        self.variant(member, place?, out)?;
+                    }
+                    None => out.skip()?,
+                }
+            }
+            out.close(']');
+            return Ok(true);
         }
         out.field(&type_name(name))?;
         out.open('[');
@@ -133,13 +195,17 @@ impl Tables<'_> {
 
     /// Writes the name of a member of a union, or its number; the table that it is, if it is known.
     fn tag(&self, union: usize, tag: u8, out: &mut Text) -> Option<usize> {
-        let members = &self.interface.unions[union].members;
-        let Some((name, table)) = usize::from(tag).checked_sub(1).and_then(|at| members.get(at)) else {
+        let Some(member) = self.member(union, tag) else {
             out.plain(tag);
             return None;
         };
-        out.quoted(name);
-        Some(*table)
+        out.quoted(&member.name);
+        Some(member.table)
+    }
+
+    fn member(&self, union: usize, tag: u8) -> Option<&Member> {
+        let at = usize::from(tag).checked_sub(1)?;
+        self.interface.unions[union].members.get(at)
     }
 
     fn value(&self, ty: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
@@ -152,7 +218,23 @@ impl Tables<'_> {
         Ok(())
     }
 
+    fn empty(&self, item: &Type, out: &mut Text) {
+        if self.is_base64(item) {
+            return out.quoted("");
+        }
+        out.open('[');
+        out.close_beside();
+    }
+
+    fn is_base64(&self, item: &Type) -> bool {
+        *item == Type::Base(Base::U8) && self.look.base64
+    }
+
     fn vector(&self, item: &Type, place: Place<'_>, out: &mut Text) -> Result<(), Malformed> {
+        if self.is_base64(item) {
+            out.quoted(&metadata::base64(place.items(1)?));
+            return Ok(());
+        }
         out.open('[');
         if !is_in_place(item) {
             for place in place.places()? {
@@ -192,7 +274,7 @@ impl Tables<'_> {
                 self.list(item, &bytes[..len * self.interface.layout(item).0], out)?;
             }
             Type::Base(base) => number(*base, bytes, out),
-            Type::Enum(at) => self.member(*at, bytes, out),
+            Type::Enum(at) => self.named(*at, bytes, out),
             Type::Struct(at) => {
                 out.open('{');
                 for field in &self.interface.structs[*at].fields {
@@ -209,9 +291,12 @@ impl Tables<'_> {
     }
 
     /// By its name, or by a number that nobody here knows.
-    fn member(&self, at: usize, bytes: &[u8], out: &mut Text) {
+    fn named(&self, at: usize, bytes: &[u8], out: &mut Text) {
         let item = &self.interface.enums[at];
         let value = whole(item.base, bytes);
+        if self.is_for_programs() {
+            return out.plain(value);
+        }
         let found = item.members.iter().find(|(_, number)| i128::from(*number) == value);
         if let Some((name, _)) = found {
             return out.quoted(name);
