@@ -5,8 +5,8 @@
 //! simulation` repeats it, and a line in `simulation/seeds.txt` keeps it for good. `SEEDS=1000` tries so many more.
 //!
 //! ```text
-//! callers ─► fleets ─► connections of any wire ─► network (links, one for each server) ─► servers, crashing and coming back
-//!               └───────────────────────────────► registry, going away and forgetting ◄──────┘
+//! callers ─► fleets ─► connections of any wire ─► network (a link for each server) ─► servers, that come and go
+//!               └────────────────────────► registry, that goes away and forgets ◄────────┘
 //! ```
 //!
 //! The invariants: every call ends once, in time, with its own reply or a status of those that the trouble explains;

@@ -64,8 +64,8 @@ impl Caller {
         let ended = timeout(patience, calling).await;
         let (took, jumps) = (began.elapsed(), self.journal.jumped() - jumped);
         self.journal.ended();
-        // Servers know a write again by its key, where they see it; one that nobody knows again is sent once, unless the
-        // peers surely did not begin.
+        // Servers know a write again by its key, where they see it; one that nobody knows again is sent once, unless
+        // the peers surely did not begin.
         let begun = |status: &Status| !matches!(status.retry(), Retry::Safe | Retry::After(_));
         let may_have_begun = ended.as_ref().map_or(true, |outcome| outcome.as_ref().err().is_none_or(begun));
         match kind {

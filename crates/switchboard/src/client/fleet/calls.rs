@@ -213,8 +213,8 @@ impl Shared {
                     let text = format!("no endpoint of {} takes traffic", self.base.name());
                     return Err(Status::unavailable(text).with_retry(Retry::Safe));
                 }
-                // One that was connected may have gone again. Nobody waits here: a balancer that wants none of those who
-                // are there must not be asked without end.
+                // One that was connected may have gone again. Nobody waits here: a balancer that wants none of those
+                // who are there must not be asked without end.
                 Ok(()) if passed_over < PASSED_OVER_MAX => passed_over += 1,
                 Ok(()) => {
                     let text = format!("the balancer chose no endpoint of {}", self.base.name());
