@@ -4,6 +4,10 @@
 //! What a run shows is the same each time, so a seed that fails is a test: `SEED=7 cargo test -p switchboard
 //! simulation` repeats it, and a line in `simulation/seeds.txt` keeps it for good. `SEEDS=1000` tries so many more.
 //!
+//! Not quite the same are runs with HTTP: `connectrpc` takes the deadlines of calls by the clock of the system, which
+//! is behind that of the run, so that servers refuse many calls with a timeout there; and some with a registry, by the
+//! order of what happens within a millisecond. Such a seed may have to be repeated some times.
+//!
 //! ```text
 //! callers ─► fleets ─► connections of any wire ─► network (a link for each server) ─► servers, that come and go
 //!               └────────────────────────► registry, that goes away and forgets ◄────────┘
