@@ -212,6 +212,8 @@ impl Channel {
     pub(crate) fn left(&self) -> Vec<(&'static str, usize)> {
         match &*self.0 {
             Way::Fleet(fleet) => fleet.left(),
+            #[cfg(feature = "http")]
+            Way::Http(http) => http.left(),
             Way::Remote(pool) => pool.left(),
             _ => Vec::new(),
         }

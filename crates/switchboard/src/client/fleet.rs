@@ -331,7 +331,11 @@ impl Shared {
             for member in &set.members {
                 member.keep();
             }
-            let state = |state| set.members.iter().any(|member| member.state() == state);
+            // Those that take no new calls are nobody, unless there are no others: callers are told that.
+            let takes = |member: &link::Member| member.endpoint.weight() > 0;
+            let any_takes = set.members.iter().any(|member| takes(member));
+            let counts = |member: &&Arc<link::Member>| takes(member) || !any_takes;
+            let state = |state| set.members.iter().filter(counts).any(|member| member.state() == state);
             if state(State::Up) {
                 return Ok(());
             }

@@ -85,6 +85,12 @@ impl Http {
         }
     }
 
+    /// What is held for calls.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
+        self.pool.usable().map(|link| ("calls", link.in_flight())).collect()
+    }
+
     /// Whether a call could be sent now.
     pub(super) fn is_ready(&self) -> bool {
         match &self.texts {

@@ -312,13 +312,17 @@ impl<C: Link> Pool<C> {
 }
 
 #[cfg(test)]
+impl<C: Link> Pool<C> {
+    /// The connections that take calls now.
+    pub(super) fn usable(&self) -> impl Iterator<Item = Arc<C>> {
+        self.places.iter().filter_map(|place| place.usable())
+    }
+}
+
+#[cfg(test)]
 impl Pool {
     pub(super) fn left(&self) -> Vec<(&'static str, usize)> {
-        self.places
-            .iter()
-            .filter_map(|place| place.usable())
-            .flat_map(|connection| connection.left())
-            .collect()
+        self.usable().flat_map(|connection| connection.left()).collect()
     }
 }
 

@@ -43,7 +43,8 @@ impl<R> UnaryCall<R> {
     /// Gives the call a key, the metadata `idempotency-key`, by which servers that
     /// [keep answers](crate::Server::result_cache) of the method know it again, so that it runs once however often it
     /// is sent: 1 to 128 bytes that no other call has. A channel to several servers sends it again, to the same
-    /// server, where it could not know otherwise whether the call ran. Set it only where the servers keep answers.
+    /// server, where it could not know otherwise whether the call ran; not on kiss, sofa and Thrift without THeader,
+    /// which have no place for it. Set it only where the servers keep answers.
     #[must_use = "a call does nothing until it is awaited"]
     pub fn idempotency_key(mut self, key: impl Into<Bytes>) -> Self {
         self.raw.begin.set_key(key);

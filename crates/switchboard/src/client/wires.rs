@@ -48,6 +48,11 @@ pub(super) trait Foreign: fmt::Debug + Send + Sync {
     /// How messages are written where generated code would write them as `preferred`.
     fn codec(&self, preferred: Codec) -> Codec;
 
+    /// Whether servers see the metadata of a call, and by its key one that they know.
+    fn carries_metadata(&self) -> bool {
+        true
+    }
+
     /// Whether servers may send what nobody asked for.
     fn hears_pushes(&self) -> bool {
         false

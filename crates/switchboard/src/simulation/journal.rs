@@ -1,7 +1,7 @@
 //! What really happened, as nobody in the run can see it: the measure of what callers are told.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -21,10 +21,17 @@ struct State {
     keyed: Vec<u64>,
     /// How often it may take place at most.
     at_most: HashMap<u64, u32>,
-    /// When servers got attempts that were not the first.
-    retries: Vec<Duration>,
-    /// Calls that ended.
+    /// Attempts that servers got and that were not the first.
+    retries: u64,
+    /// Unary requests that have arrived, each with the attempts that are at work now.
+    arrived: HashMap<u64, u32>,
+    /// Callers whose channels send a second attempt beside a late one.
+    hedging: HashSet<u64>,
+    /// Calls that began, and those that ended.
+    begun: u64,
     ended: u64,
+    /// What came about, and how often.
+    seen: BTreeMap<&'static str, u64>,
     events: u64,
     /// By how much the clock has jumped.
     jumped: Duration,
@@ -92,13 +99,47 @@ impl Journal {
         }
     }
 
+    /// An attempt has arrived that says that it is not the first.
     pub(super) fn retried(&self) {
-        let at = self.began.elapsed();
-        self.state().retries.push(at);
+        self.state().retries += 1;
+    }
+
+    /// An attempt of a unary call has arrived, and is at work until what is returned is dropped; `said` of one that has
+    /// been counted as a further one.
+    pub(super) fn arrives(&self, request: u64, said: bool) -> AtWork<'_> {
+        let mut state = self.state();
+        let before = state.arrived.get(&request).copied();
+        state.retries += u64::from(before.is_some() && !said);
+        if before.is_some_and(|at_work| at_work > 0) && state.hedging.contains(&(request >> 32)) {
+            *state.seen.entry("a hedge").or_default() += 1;
+        }
+        *state.arrived.entry(request).or_default() += 1;
+        AtWork { journal: self, request }
+    }
+
+    /// This caller's channel sends second attempts beside late ones.
+    pub(super) fn hedges(&self, caller: u64) {
+        self.state().hedging.insert(caller);
+    }
+
+    pub(super) fn begun(&self) {
+        self.state().begun += 1;
     }
 
     pub(super) fn ended(&self) {
         self.state().ended += 1;
+    }
+
+    /// This has come about.
+    pub(super) fn saw(&self, what: &'static str) {
+        *self.state().seen.entry(what).or_default() += 1;
+    }
+
+    /// Every call has ended once.
+    pub(super) fn check_ends(&self) {
+        let state = self.state();
+        assert_eq!(state.begun, state.ended, "calls that began, and ends");
+        assert!(state.arrived.values().all(|at_work| *at_work == 0), "attempts at work when all is over");
     }
 
     pub(super) fn jumps(&self, by: Duration) {
@@ -112,17 +153,38 @@ impl Journal {
     /// Calls, events and the digest of all.
     pub(super) fn summary(&self) -> super::Summary {
         let state = self.state();
-        super::Summary { calls: state.ended, events: state.events, digest: state.digest }
+        super::Summary {
+            calls: state.ended,
+            events: state.events,
+            seen: state.seen.clone(),
+            digest: state.digest,
+        }
     }
 
     /// No more retries than the budgets of all channels together allow: a part of the calls, and so many a second.
     pub(super) fn check_budget(&self, percent: u64, floor: u64) {
         let state = self.state();
         let seconds = self.began.elapsed().as_secs() + 10;
+        let retries = state.retries;
         // Attempts count as calls, too.
-        let calls = state.ended + state.retries.len() as u64;
+        let calls = state.ended + retries;
         let allowed = calls * percent / 100 + floor * seconds;
-        let retries = state.retries.len() as u64;
         assert!(retries <= allowed, "{retries} retries where {allowed} are allowed, for {calls} calls");
+    }
+}
+
+/// An attempt that is at work.
+pub(super) struct AtWork<'a> {
+    journal: &'a Journal,
+    request: u64,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        // Handlers of a run that failed are dropped with it.
+        let Ok(mut state) = self.journal.state.lock() else { return };
+        if let Some(at_work) = state.arrived.get_mut(&self.request) {
+            *at_work -= 1;
+        }
     }
 }

@@ -1,15 +1,21 @@
 //! What the servers of a run do: each request says what is to become of it.
 
-use super::journal::Journal;
+use super::{
+    journal::Journal,
+    messages::{read, write},
+};
 use crate::{
     Call, ClientMethod, Code, Idempotency, Kind, MethodInfo, Receiver, Reply, Result, Retry, Sender, Service,
-    ServiceInfo, Status,
-    balance::mix,
-    codec::serde::{decode, encode},
-    stream::stream_reply,
+    ServiceInfo, Status, balance::mix, stream::stream_reply,
 };
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 static INFO: ServiceInfo = ServiceInfo {
     name: "sim.Work",
@@ -77,6 +83,8 @@ pub(super) struct Work {
     pub(super) journal: Arc<Journal>,
     /// Which server, and its which life.
     pub(super) place: (usize, u64),
+    /// Of 100 attempts so many fail here, whatever their requests say.
+    pub(super) sick: Arc<AtomicU64>,
 }
 
 impl Service for Work {
@@ -86,13 +94,14 @@ impl Service for Work {
 
     async fn call(&self, call: Call) -> Result<Reply> {
         let (codec, method) = (call.codec(), call.method());
-        if call.cx().metadata().text("switchboard-attempt").is_some() {
+        let again = call.cx().metadata().text("switchboard-attempt").is_some();
+        if again {
             self.journal.retried();
         }
         match method {
             3 => {
                 let (requests, cx) = call.into_many();
-                let mut requests = Receiver::of_request(requests, codec, decode::<Ask>);
+                let mut requests = Receiver::of_request(requests, codec, read::<Ask>);
                 let (mut last, mut count) = (None, 0);
                 while let Some(ask) = requests.next().await? {
                     last = Some(ask);
@@ -100,11 +109,11 @@ impl Service for Work {
                 }
                 let ask = last.ok_or_else(|| Status::invalid_argument("nothing came"))?;
                 self.work(&ask).await?;
-                Ok(Reply::one(encode(&Told::to(&ask, count), codec)?, cx))
+                Ok(Reply::one(write(&Told::to(&ask, count), codec)?, cx))
             }
             4 => {
                 let (requests, cx) = call.into_many();
-                let mut requests = Receiver::of_request(requests, codec, decode::<Ask>);
+                let mut requests = Receiver::of_request(requests, codec, read::<Ask>);
                 let work = self.clone();
                 let chat = move |_, out: Sender<Told>| async move {
                     let mut at = 0;
@@ -115,11 +124,11 @@ impl Service for Work {
                     }
                     Ok(())
                 };
-                Ok(stream_reply(cx, codec, encode::<Told>, chat))
+                Ok(stream_reply(cx, codec, write::<Told>, chat))
             }
             2 => {
                 let (message, cx) = call.into_one()?;
-                let ask: Ask = decode(codec, message)?;
+                let ask: Ask = read(codec, message)?;
                 let work = self.clone();
                 let list = move |_, out: Sender<Told>| async move {
                     for at in 0..ask.count {
@@ -128,13 +137,15 @@ impl Service for Work {
                     }
                     Ok(())
                 };
-                Ok(stream_reply(cx, codec, encode::<Told>, list))
+                Ok(stream_reply(cx, codec, write::<Told>, list))
             }
             _ => {
                 let (message, cx) = call.into_one()?;
-                let ask: Ask = decode(codec, message)?;
+                let ask: Ask = read(codec, message)?;
+                // Some wires do not say which attempt it is.
+                let _at_work = self.journal.arrives(ask.request, again);
                 self.work(&ask).await?;
-                Ok(Reply::one(encode(&Told::to(&ask, 0), codec)?, cx))
+                Ok(Reply::one(write(&Told::to(&ask, 0), codec)?, cx))
             }
         }
     }
@@ -144,7 +155,7 @@ impl Work {
     /// Does what the request asks for: its effect first, then it takes its time.
     async fn work(&self, ask: &Ask) -> Result<()> {
         let luck = mix(ask.request ^ (self.place.1 << 40) ^ (crate::clock::now_ns() / 1_000_000));
-        if luck % 100 < ask.fails {
+        if luck % 100 < ask.fails.max(self.sick.load(Ordering::Relaxed)) {
             let pause = Duration::from_millis(luck % 30);
             match luck >> 32 & 7 {
                 // Refused, with no effect.

@@ -30,6 +30,9 @@ pub(in super::super) enum First {
 /// How long a call waits for a connection of an endpoint that should have one, when it could go elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often a balancer may choose nobody although somebody is connected.
+const PASSED_OVER_MAX: u32 = 16;
+
 type Attempt = Pin<Box<dyn Future<Output = (Arc<Member>, Result<Answer>)> + Send>>;
 
 /// An attempt that has not ended.
@@ -187,7 +190,7 @@ impl Shared {
         request: &[u8],
         tries: &mut Tries,
     ) -> Result<Ticket> {
-        let mut pauses = 0;
+        let (mut pauses, mut passed_over) = (0, 0);
         loop {
             if tries.sent == 0 {
                 self.spare(begin.method.path)?;
@@ -210,7 +213,14 @@ impl Shared {
                     let text = format!("no endpoint of {} takes traffic", self.base.name());
                     return Err(Status::unavailable(text).with_retry(Retry::Safe));
                 }
-                Ok(()) => {}
+                // One that was connected may have gone again. Nobody waits here: a balancer that wants none of those
+                // who are there must not be asked without end.
+                Ok(()) if passed_over < PASSED_OVER_MAX => passed_over += 1,
+                Ok(()) => {
+                    let text = format!("the balancer chose no endpoint of {}", self.base.name());
+                    let status = Status::unavailable(text).with_retry(Retry::Safe);
+                    return Err(std::mem::replace(tries, Tries::new(None)).fail(status));
+                }
                 // Servers that are being restarted are back in a moment.
                 Err(status)
                     if status.code() == Code::Unavailable && self.waits(pauses, tries.deadline).await =>

@@ -53,6 +53,14 @@ impl Member {
         self.link.stats.state()
     }
 
+    /// Whether its server gets the keys of calls, by which it knows them again.
+    pub(super) fn gets_keys(&self) -> bool {
+        match &*self.link.channel.0 {
+            Way::Remote(pool) => pool.options().foreign.as_ref().is_none_or(|wire| wire.carries_metadata()),
+            _ => true,
+        }
+    }
+
     /// Sees to it that the member gets connected, unless it is or somebody does.
     pub(super) fn keep(self: &Arc<Self>) {
         if self.state() == State::Up || self.link.keeping.load(Ordering::Relaxed) {

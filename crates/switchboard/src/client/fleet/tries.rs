@@ -103,7 +103,9 @@ const PUSHBACK_MAX: Duration = Duration::from_secs(60);
 impl Shared {
     /// How long to wait before the call is sent again after it failed with `status`; none when it must not be.
     pub(super) fn again(&self, begin: &Begin, tries: &mut Tries, status: &Status) -> Option<Duration> {
-        let (idempotent, keyed) = (begin.is_idempotent(), begin.is_keyed());
+        // A key that was lost on the way is none.
+        let keyed = begin.is_keyed() && tries.last.as_ref().is_some_and(|member| member.gets_keys());
+        let idempotent = begin.is_idempotent();
         if self.policy.fail == FailMode::Failfast || !may_repeat(status, idempotent || keyed) {
             return None;
         }

@@ -67,6 +67,12 @@ impl Drop for InFlight {
 }
 
 impl Link {
+    /// Calls that have begun and not ended.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.common.calls.load(Ordering::Relaxed)
+    }
+
     /// Counts a call that begins.
     ///
     /// # Errors

@@ -65,6 +65,10 @@ impl Foreign for Baidu {
         }
     }
 
+    fn carries_metadata(&self) -> bool {
+        self.layout != Layout::Sofa
+    }
+
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
         let client = Client::new(limits.wire()).with_layout(self.layout).indexes(self.indexes.clone());
         Box::new(client.naming(self.names).checksums(self.checksums))

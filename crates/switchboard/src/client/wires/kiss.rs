@@ -48,6 +48,10 @@ impl Foreign for Kiss {
         }
     }
 
+    fn carries_metadata(&self) -> bool {
+        false
+    }
+
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
         let client = Client::new(limits.wire()).functions(self.functions.clone());
         Box::new(client.compressing(self.compression).heartbeats(self.heartbeats))

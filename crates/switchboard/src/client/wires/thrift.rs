@@ -72,6 +72,10 @@ impl Foreign for Thrift {
         Codec::Thrift
     }
 
+    fn carries_metadata(&self) -> bool {
+        self.header
+    }
+
     fn machine(&self, limits: &Limits) -> Box<dyn ClientWire> {
         let framing = match (self.header, self.framed) {
             (true, _) => Framing::Header,
