@@ -201,8 +201,8 @@ pub struct Opened {
     pub codec: Codec,
     /// Time that is left for the call.
     pub timeout: Option<Duration>,
-    /// The only request message.
-    pub first: Bytes,
+    /// Bytes of its message.
+    pub len: usize,
 }
 
 /// A message that a server sends without having been asked.
@@ -381,8 +381,9 @@ pub trait ServerWire: Send {
     /// The name in metrics and messages.
     fn name(&self) -> &'static str;
 
-    /// Takes the next call if it is of the plainest kind: unary, without metadata, all of it there. Everything else
-    /// is for [`recv`](Self::recv). Such calls come in runs, and an event costs more than the frame itself.
+    /// Goes to the message of the next call if that is of the plainest kind: unary, without metadata, all of it there.
+    /// Everything else is for [`recv`](Self::recv). The caller takes the message from `input`, straight to where it is
+    /// to be. Such calls come in runs, and an event costs more than the frame itself.
     #[inline(always)]
     fn next_call(&mut self, _input: &mut Input) -> Option<Opened> {
         None

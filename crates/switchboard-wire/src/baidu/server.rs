@@ -406,8 +406,7 @@ impl ServerWire for Server {
         }
         let Passed { method, codec, timeout, .. } = self.check(frame, &meta, &request).ok()?;
         let id = self.calls.enter(Pending::of(&meta));
-        let (first, _) = frame.take(0, input);
-        Some(Opened { id, method, codec, timeout, first })
+        Some(Opened { id, method, codec, timeout, len: frame.skip_head(input) })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

@@ -138,7 +138,8 @@ fn request_of_jprotobuf_is_read_and_answered() {
     let mut input = Input::default();
     input.extend(&[&bytes[..], &bytes, &bytes[..20]].concat());
     for _ in 0..2 {
-        let Opened { id, first, .. } = server.next_call(&mut input).unwrap();
+        let Opened { id, len, .. } = server.next_call(&mut input).unwrap();
+        let first = input.take(len);
         server.reply(id, &first, &mut out);
     }
     assert!(server.next_call(&mut input).is_none());

@@ -62,10 +62,10 @@ pub(super) fn heard(
     let Some(opened) = short.then(|| server.next_call(input)).flatten() else {
         return server.recv(input, out);
     };
-    let Opened { id, method, codec, timeout, first } = opened;
+    let Opened { id, method, codec, timeout, len } = opened;
     let (encoding, metadata) = (Encoding::Identity, Metadata::new());
     let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-    Ok(Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }))
+    Ok(Some(ServerEvent::Open { id, head, first: Some(input.take(len)), compressed: false, more: false }))
 }
 
 /// What a client's machine has been answered, asked in the short way first if `short`.

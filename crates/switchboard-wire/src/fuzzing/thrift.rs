@@ -57,7 +57,7 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
         input.extend(piece);
         loop {
             let event = match short.then(|| server.next_call(&mut input)).flatten() {
-                Some(opened) => Ok(Some((opened.id, opened.method, opened.first, false))),
+                Some(opened) => Ok(Some((opened.id, opened.method, input.take(opened.len), false))),
                 None => match server.recv(&mut input, &mut out) {
                     Ok(Some(ServerEvent::Open { id, head, first, .. })) => {
                         assert_eq!(head.codec, Codec::Thrift);

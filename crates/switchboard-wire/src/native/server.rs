@@ -287,9 +287,8 @@ impl ServerWire for Server {
             return None;
         };
         input.skip(CALL_FIXED);
-        let first = input.take(header.len as usize - CALL_FIXED);
         let timeout = (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
-        Some(Opened { id: header.id, method, codec, timeout, first })
+        Some(Opened { id: header.id, method, codec, timeout, len: header.len as usize - CALL_FIXED })
     }
 
     #[inline]

@@ -302,8 +302,8 @@ impl ServerWire for Server {
         }
         let Known { names, method } = known.clone();
         input.skip(payload.start);
-        let first = input.take(payload.len());
-        Some(Opened { id: self.calls.enter(Pending::of(header, names)), method, codec, timeout, first })
+        let id = self.calls.enter(Pending::of(header, names));
+        Some(Opened { id, method, codec, timeout, len: payload.len() })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

@@ -106,14 +106,17 @@ fn call_is_found_at_any_split_and_by_the_short_way() {
         }
     }
     assert_eq!(seen, [&br#"{"A":10,"B":20}"#[..], b"{}", b"[1]"]);
-    assert_eq!(side.machine.next_call(&mut side.input).map(|opened| opened.first), None);
+    assert_eq!(side.machine.next_call(&mut side.input).map(|opened| opened.len), None);
     let timed = frame(0, 3, u64::MAX, ["Arith", "Mul"], &[("__ServerTimeout", "250")], b"x");
     side.input.extend(&[mul(b"short"), timed, mul(b"way")].concat());
-    let mut next = || side.machine.next_call(&mut side.input).unwrap();
-    assert_eq!(next().first, "short");
-    let opened = next();
+    let mut next = || {
+        let opened = side.machine.next_call(&mut side.input).unwrap();
+        (side.input.take(opened.len), opened)
+    };
+    assert_eq!(next().0, "short");
+    let (_, opened) = next();
     assert_eq!((opened.timeout, opened.codec), (Some(Duration::from_millis(250)), Codec::MsgPack));
-    assert_eq!(next().first, "way");
+    assert_eq!(next().0, "way");
     side.machine.reply(opened.id, &Bytes::new(), &mut side.out);
     assert_eq!(side.out.take_all()[4..12], [0xFF; 8], "the sequence comes back");
 }

@@ -383,8 +383,7 @@ impl ServerWire for Server {
         let (name, state) = (Name::Known(info.name), State::Waiting);
         self.pending.push_back(Pending { name, sequence, form, framed: true, header: None, state });
         input.skip(4 + head_len);
-        let first = input.take(len - head_len);
-        Some(Opened { id, method, codec: Codec::Thrift, timeout: None, first })
+        Some(Opened { id, method, codec: Codec::Thrift, timeout: None, len: len - head_len })
     }
 
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {

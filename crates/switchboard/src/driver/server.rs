@@ -424,11 +424,11 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         self.out.adopt(net::lend);
         loop {
             while !self.is_full()
-                && let Some(Opened { id, method, codec, timeout, first }) = self.wire.next_call(&mut input)
+                && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
             {
                 let (encoding, metadata) = (Encoding::Identity, Metadata::new());
                 let head = Head { method, codec, encoding, timeout, metadata, oneway: false };
-                self.open(id, head, Some(first), false);
+                self.open(id, head, Some(input.take(len)), false);
             }
             if self.is_full() {
                 self.held = true;
@@ -576,7 +576,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         while !self.out.is_empty() {
             let mut slices = [IoSlice::new(&[]); PARTS_MAX];
             let filled = self.out.fill(&mut slices);
-            match Pin::new(&mut *self.io).poll_write_vectored(cx, &slices[..filled]) {
+            match net::poll_write_parts(&mut *self.io, cx, &slices[..filled]) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(written)) => {

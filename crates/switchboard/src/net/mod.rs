@@ -10,7 +10,7 @@ mod websocket;
 
 pub use address::Address;
 pub(crate) use buffer::{BUFFER_BYTES, Sharing, lend, take_back};
-pub(crate) use stream::{Dialling, Io, Listener, Pipe, dial};
+pub(crate) use stream::{Dialling, Io, Listener, Pipe, dial, poll_write_parts};
 pub(crate) use websocket::{Carries, WebSocketIo};
 #[cfg(feature = "http")]
 pub(crate) use websocket::{JSONRPC_PROTOCOL, PROTOCOL as WEBSOCKET_PROTOCOL};

@@ -2,7 +2,13 @@
 
 use super::{Address, Carries, WebSocketIo, memory};
 use crate::{Result, Status};
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, lookup_host},
@@ -13,6 +19,19 @@ use tokio::{
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// Writes parts at once, and one alone by the plainer system call: the kernel is done with that sooner.
+#[inline]
+pub(crate) fn poll_write_parts(
+    io: &mut dyn Io,
+    cx: &mut Context<'_>,
+    parts: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    match parts {
+        [part] => Pin::new(io).poll_write(cx, part),
+        parts => Pin::new(io).poll_write_vectored(cx, parts),
+    }
+}
 
 /// A pipe that is not bound to a runtime yet, so that the worker that will drive it can adopt it.
 pub(crate) enum Pipe {

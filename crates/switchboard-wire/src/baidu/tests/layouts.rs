@@ -56,7 +56,8 @@ fn requests_are_read_and_answered() {
             assert!(server.next_call(&mut input).is_none());
             input.extend(&[byte]);
         }
-        let Opened { id, first, .. } = server.next_call(&mut input).unwrap();
+        let Opened { id, len, .. } = server.next_call(&mut input).unwrap();
+        let first = input.take(len);
         server.reply_with(id, &first, false, &Metadata::new(), &mut out);
         assert_eq!(out.take_all(), hex(answer));
         let [ClientEvent::Reply { id: 1, item, .. }] = &heard_in(layout, &hex(answer))[..] else { panic!() };

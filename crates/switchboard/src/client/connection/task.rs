@@ -137,7 +137,7 @@ impl Task {
         while !self.writing.is_empty() {
             let mut slices = [IoSlice::new(&[]); PARTS_MAX];
             let filled = self.writing.fill(&mut slices);
-            match Pin::new(&mut *self.io).poll_write_vectored(cx, &slices[..filled]) {
+            match net::poll_write_parts(&mut *self.io, cx, &slices[..filled]) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(written)) => self.writing.advance(written),
