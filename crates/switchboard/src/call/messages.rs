@@ -1,6 +1,6 @@
 //! The messages of a call and its reply as layers see them: encoded, not yet or no longer compressed.
 
-use super::{Call, Cx, Reply, ReplyBody, ReplyParts, RequestBody, Streamed};
+use super::{Call, Cx, Reply, ReplyBody, RequestBody, Streamed};
 use crate::{
     Metadata, Result,
     compression::{Message, Packing},
@@ -133,15 +133,13 @@ impl Reply {
         if !packing.packs() {
             return self;
         }
-        let ReplyParts { metadata, trailers, body } = self.joined().into_parts();
-        let body = match body {
+        self.joined().map(|body| match body {
             ReplyBody::One(bytes) => super::compressed(packing, bytes),
             ReplyBody::Many(items) => {
                 ReplyBody::Many(Changed::of(items, Box::new(move |message| Ok(packing.pack(message.bytes)))))
             }
             compressed => compressed,
-        };
-        ReplyParts { metadata, trailers, body }.into()
+        })
     }
 }
 

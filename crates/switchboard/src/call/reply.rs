@@ -9,7 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    fmt,
+    fmt, mem,
     pin::Pin,
     sync::{Mutex, PoisonError},
 };
@@ -121,24 +121,27 @@ impl Reply {
 
     /// Puts another in the place of its stream, if it is one.
     pub(crate) fn map_items(self, change: impl FnOnce(Pin<Box<dyn Items>>) -> Pin<Box<dyn Items>>) -> Reply {
-        if !self.is_many() {
-            return self;
-        }
-        let ReplyParts { metadata, trailers, body } = self.into_parts();
-        let body = match body {
+        self.map(|body| match body {
             ReplyBody::Many(items) => ReplyBody::Many(Streamed::new(change(items.into_items()))),
             one => one,
-        };
-        ReplyParts { metadata, trailers, body }.into()
+        })
     }
 
-    /// Puts others in the place of its messages.
+    /// Puts others in the place of its messages, where the reply is.
+    pub(crate) fn map(mut self, change: impl FnOnce(ReplyBody) -> ReplyBody) -> Reply {
+        let body = &mut self.parts_mut().body;
+        *body = change(mem::replace(body, ReplyBody::One(Bytes::new())));
+        self
+    }
+
+    /// The same with what may fail.
     ///
     /// # Errors
     /// That of `change`.
-    pub(crate) fn try_map(self, change: impl FnOnce(ReplyBody) -> Result<ReplyBody>) -> Result<Reply> {
-        let ReplyParts { metadata, trailers, body } = self.into_parts();
-        Ok(ReplyParts { metadata, trailers, body: change(body)? }.into())
+    pub(crate) fn try_map(mut self, change: impl FnOnce(ReplyBody) -> Result<ReplyBody>) -> Result<Reply> {
+        let body = &mut self.parts_mut().body;
+        *body = change(mem::replace(body, ReplyBody::One(Bytes::new())))?;
+        Ok(self)
     }
 }
 
