@@ -16,6 +16,7 @@ mod rivals;
 mod steps;
 mod suites;
 mod tidy;
+mod transcript;
 
 use std::process::ExitCode;
 
@@ -33,7 +34,8 @@ usage: cargo xtask COMMAND
   help                                 show this text
 
 environment:
-  CI                what could not be installed is a failure and no longer just skipped or absent
+  CI                what could not be installed is a failure and no longer just skipped or absent, and a step's
+                    output is shown only when it fails; all of it is kept in steps/STEP.log beside what cargo builds
   SWITCHBOARD_BIN   the server command under test, instead of the binary of this workspace
   SWITCHBOARD_PEERS the folder for installed peers, instead of .peers in the checkout
 ";
@@ -52,6 +54,10 @@ fn main() -> ExitCode {
         ["test"] => exit(steps::run(&workspace, steps::ALL)),
         ["test", "--only", names] => match steps::select(names) {
             Ok(selected) => exit(steps::run(&workspace, &selected)),
+            Err(message) => misuse(&message),
+        },
+        [transcript::COMMAND, name] => match steps::select(name) {
+            Ok(selected) => steps::run_one(&workspace, &selected),
             Err(message) => misuse(&message),
         },
         ["peers"] => install(&workspace, None),

@@ -1,16 +1,18 @@
 //! The steps of `cargo xtask test`, and the run with its summary.
 
+use std::io::Write as _;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::interop::{self, Suite};
 use crate::peers::Peers;
 use crate::process::{self, Failure, Workspace};
-use crate::{examples, gates, suites, tidy};
+use crate::{examples, gates, suites, tidy, transcript};
 
 /// One kind of test.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
-    name: &'static str,
+    pub(crate) name: &'static str,
     about: &'static str,
     check: fn(&Run<'_>) -> Outcome,
 }
@@ -261,27 +263,59 @@ pub(crate) fn print_list() {
 
 /// Runs the steps one after the other, whatever fails, and prints a summary.
 ///
+/// In CI a step has one line, and its output below that only if it fails; elsewhere people watch what it does.
 /// Returns whether the run as a whole is good. The last line is `N passed, N failed`, counted in steps.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> bool {
+    let is_ci = process::is_ci();
     let run = Run { workspace, peers: Peers::new(workspace) };
+    if is_ci {
+        println!("{HEADING}");
+    }
     let mut finished = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
-        println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
         let started = Instant::now();
-        let outcome = (step.check)(&run);
-        let took = started.elapsed();
-        println!("<== {} {} in {:.1} s", step.name, word(&outcome), took.as_secs_f64());
-        finished.push(Finished { name: step.name, outcome, took });
+        let mut output = String::new();
+        let outcome = if is_ci {
+            print!("{:<22}  ", step.name);
+            // Whoever follows the log of a machine sees which step runs now.
+            let _ = std::io::stdout().flush();
+            transcript::run(workspace, step, &mut output)
+        } else {
+            println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
+            (step.check)(&run)
+        };
+        let step = Finished { name: step.name, outcome, took: started.elapsed() };
+        if is_ci {
+            println!("{}{output}", step.result());
+        } else {
+            println!("<== {} {} in {:.1} s", step.name, word(&step.outcome), step.took.as_secs_f64());
+        }
+        finished.push(step);
     }
-    let summary = Summary::of(&finished, process::is_ci());
+    let summary = Summary::of(&finished, is_ci);
     print!("\n{}", summary.text);
     summary.failed == 0
 }
+
+/// Runs one step in this process, for [`transcript::run`] in another.
+pub(crate) fn run_one(workspace: &Workspace, selected: &[Step]) -> ExitCode {
+    let run = Run { workspace, peers: Peers::new(workspace) };
+    selected.iter().map(|step| transcript::exit(&(step.check)(&run))).next().unwrap_or(ExitCode::FAILURE)
+}
+
+const HEADING: &str = "step                    result      seconds";
 
 struct Finished {
     name: &'static str,
     outcome: Outcome,
     took: Duration,
+}
+
+impl Finished {
+    /// The columns of [`HEADING`] after the first.
+    fn result(&self) -> String {
+        format!("{:<8}  {:>9.1}", word(&self.outcome), self.took.as_secs_f64())
+    }
 }
 
 struct Summary {
@@ -290,17 +324,16 @@ struct Summary {
 }
 
 impl Summary {
-    /// A skipped step counts as failed in CI and as neither elsewhere.
+    /// A skipped step counts as failed in CI and as neither elsewhere; in CI the lines of the table stand already.
     fn of(finished: &[Finished], is_ci: bool) -> Self {
         let mut text = String::new();
         let mut line = |content: &str| {
             text.push_str(content);
             text.push('\n');
         };
-        line("step                    result      seconds");
-        for step in finished {
-            let seconds = step.took.as_secs_f64();
-            line(&format!("{:<22}  {:<8}  {seconds:>9.1}", step.name, word(&step.outcome)));
+        if !is_ci {
+            line(HEADING);
+            finished.iter().for_each(|step| line(&format!("{:<22}  {}", step.name, step.result())));
         }
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         for step in finished {
