@@ -113,7 +113,9 @@ fn call(service: &Service, at: usize, method: &Method) -> TokenStream {
     let (docs, signature, index) = (docs(service, method), api_signature(method), service.index(at));
     let path = format!("{}/{name}", service.name);
     let names = method.values().map(|value| &value.name);
-    let bytes = quote!(::switchboard::codegen::codec::serde::encode(&#request { #(#names),* }, self.codec));
+    let request = quote!(&#request { #(#names),* }, self.codec);
+    let bytes = quote!(::switchboard::codegen::codec::serde::encode(#request));
+    let payload = quote!(::switchboard::codegen::codec::serde::encode_payload(#request));
     let encode =
         |ty: &syn::Type| quote_spanned!(ty.span()=> ::switchboard::codegen::codec::serde::encode::<#ty>);
     let decode =
@@ -122,7 +124,7 @@ fn call(service: &Service, at: usize, method: &Method) -> TokenStream {
         _ if method.options.oneway => (quote!(OnewayCall), quote!(oneway), bytes),
         (None, None) => {
             let decode = decode(output);
-            (quote!(UnaryCall<#output>), quote!(unary), quote!(#bytes, #decode))
+            (quote!(UnaryCall<#output>), quote!(unary), quote!(#payload, #decode))
         }
         (None, Some(reply)) => {
             let decode = decode(reply);

@@ -216,7 +216,9 @@ fn handler(method: &Method) -> TokenStream {
             Ok(::switchboard::Reply::one(::switchboard::codegen::Bytes::new(), cx))
         }
     } else {
-        let encode = encode(output);
+        let encode = quote_spanned!(
+            output.span()=> ::switchboard::codegen::codec::serde::encode_payload::<#output>
+        );
         quote! {
             let reply = #into_status?;
             Ok(::switchboard::Reply::one(#encode(&reply, codec)?, cx))

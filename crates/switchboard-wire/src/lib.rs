@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`status`] and [`metadata`] (what every call carries), [`method`] (names and numbers), [`http_rule`]
 //! (paths of methods), [`http_text`] (what text in them becomes),
-//! [`input`] and [`outbox`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own protocol),
-//! [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
+//! [`input`], [`outbox`] and [`outgoing`] (bytes in, bytes out), [`wire`] (the contract), [`native`] (our own
+//! protocol), [`sniff`] (which protocol a connection speaks), [`websocket`] (frames of RFC 6455), [`jsonrpc`], and the
 //! wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
 
 pub mod baidu;
@@ -27,6 +27,7 @@ pub mod metadata;
 pub mod method;
 pub mod native;
 pub mod outbox;
+pub mod outgoing;
 mod places;
 mod proto;
 pub mod rpcx;
@@ -46,5 +47,6 @@ pub use method::{
     Idempotency, Kind, LEARNED_MAX, MethodId, MethodInfo, MethodTable, Params, SchemaId, ServiceInfo,
 };
 pub use outbox::Outbox;
+pub use outgoing::Outgoing;
 pub use status::{Code, Detail, Origin, Retry, Status};
 pub use wire::{Codec, Encoding, Encodings, Fatal};

@@ -1,5 +1,6 @@
 //! Bytes to be written: small ones gathered in one tail, large ones chained without a copy.
 
+use crate::Outgoing;
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::VecDeque, io::IoSlice};
 
@@ -36,27 +37,29 @@ impl Outbox {
         &mut self.tail
     }
 
-    /// Appends a payload: small ones are copied, large ones chained.
+    /// Appends a payload: small ones and those that were lent are copied, large ones chained.
     #[inline]
-    pub fn put(&mut self, payload: &Bytes) {
-        if payload.len() <= COPY_MAX {
-            self.tail().extend_from_slice(payload);
-        } else {
-            self.chain(payload.clone());
+    pub fn put<'a>(&mut self, payload: impl Into<Outgoing<'a>>) {
+        match payload.into() {
+            Outgoing::Shared(payload) if payload.len() > COPY_MAX => self.chain(payload.clone()),
+            payload => self.tail().extend_from_slice(&payload),
         }
     }
 
     /// Appends the head of a frame and its payload, with room made once for both.
     #[inline]
-    pub fn put_with<const N: usize>(&mut self, head: &[u8; N], payload: &Bytes) {
-        if payload.len() <= COPY_MAX {
-            let tail = self.tail();
-            tail.reserve(N + payload.len());
-            tail.extend_from_slice(head);
-            tail.extend_from_slice(payload);
-        } else {
-            self.tail().extend_from_slice(head);
-            self.chain(payload.clone());
+    pub fn put_with<'a, const N: usize>(&mut self, head: &[u8; N], payload: impl Into<Outgoing<'a>>) {
+        match payload.into() {
+            Outgoing::Shared(payload) if payload.len() > COPY_MAX => {
+                self.tail().extend_from_slice(head);
+                self.chain(payload.clone());
+            }
+            payload => {
+                let tail = self.tail();
+                tail.reserve(N + payload.len());
+                tail.extend_from_slice(head);
+                tail.extend_from_slice(&payload);
+            }
         }
     }
 

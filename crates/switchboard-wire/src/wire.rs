@@ -10,7 +10,7 @@ mod client;
 pub(crate) use client::no_streams;
 pub use client::{ClientWire, Open};
 
-use crate::{Input, Metadata, MethodId, Outbox, Status};
+use crate::{Input, Metadata, MethodId, Outbox, Outgoing, Status};
 use bytes::Bytes;
 use std::{fmt, time::Duration};
 
@@ -396,11 +396,11 @@ pub trait ServerWire: Send {
     fn recv(&mut self, input: &mut Input, out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal>;
 
     /// Ends a call with its only message.
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox);
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox);
 
     /// Ends a call with its only message, which is large and not in one piece.
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
-        self.reply(id, &parts.concat().into(), out);
+        self.reply(id, Outgoing::Lent(&parts.concat()), out);
     }
 
     /// Ends a call with its only message, which is `compressed` with the encoding of its call or has `trailers`; what
@@ -408,7 +408,7 @@ pub trait ServerWire: Send {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         compressed: bool,
         trailers: &Metadata,
         out: &mut Outbox,

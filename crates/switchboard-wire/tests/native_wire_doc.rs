@@ -94,21 +94,21 @@ fn said() -> BTreeMap<String, Vec<u8>> {
         rest: &[],
     };
     let ada = Bytes::from_static(b"\x0A\x03Ada");
-    client.open(1, open(&metadata, 0, false), Some(&ada), &mut out).expect("valid");
+    client.open(1, open(&metadata, 0, false), Some((&ada).into()), &mut out).expect("valid");
     note("unary call", &mut out);
     let hello = Bytes::from_static(b"\x0A\x09hello Ada");
-    server.reply(1, &hello, &mut out);
+    server.reply(1, (&hello).into(), &mut out);
     note("reply", &mut out);
     let deflated = Bytes::from_static(&DEFLATED);
     let deflate = Open { encoding: Encoding::Deflate, compressed: true, ..open(&none, 0, false) };
-    client.open(4, Open { timeout: None, ..deflate }, Some(&deflated), &mut out).expect("valid");
+    client.open(4, Open { timeout: None, ..deflate }, Some((&deflated).into()), &mut out).expect("valid");
     note("compressed call", &mut out);
-    server.reply_with(4, &deflated, true, &Metadata::new(), &mut out);
+    server.reply_with(4, (&deflated).into(), true, &Metadata::new(), &mut out);
     note("compressed reply", &mut out);
     let mut trailers = Metadata::new();
     trailers.insert("x-echo-trailer", "hi").expect("valid");
     server.head(1, &metadata, &mut out);
-    server.reply_with(1, &hello, false, &trailers, &mut out);
+    server.reply_with(1, (&hello).into(), false, &trailers, &mut out);
     note("reply with metadata", &mut out);
     let status = Status::not_found("no such post")
         .with_retry(Retry::After(Duration::from_millis(40)))

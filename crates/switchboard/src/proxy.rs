@@ -267,7 +267,7 @@ impl Service for Forward {
         match (self.channel.hand_on(method, to, call, ahead).await, failure) {
             (Ok(answer), _) if is_answered => answer.each_message(reply),
             (Err(status), Some(failure)) if is_answered => Ok(ReplyParts {
-                body: ReplyBody::One(failure(status)?),
+                body: ReplyBody::One(failure(status)?.into()),
                 metadata: Metadata::new(),
                 trailers: Metadata::new(),
             }

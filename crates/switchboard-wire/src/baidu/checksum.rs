@@ -1,12 +1,12 @@
 //! CRC32C (Castagnoli), masked as LevelDB does it.
 
-use bytes::Bytes;
+use crate::Outgoing;
 
 const TABLE: [u32; 256] = table();
 
 /// The four bytes of `checksum_value` for these parts, one after the other.
-pub(super) fn value<'a>(parts: impl IntoIterator<Item = &'a Bytes>) -> [u8; 4] {
-    let crc = !parts.into_iter().fold(u32::MAX, |crc, part| update(crc, part));
+pub(super) fn value<'a>(parts: impl IntoIterator<Item = Outgoing<'a>>) -> [u8; 4] {
+    let crc = !parts.into_iter().fold(u32::MAX, |crc, part| update(crc, &part));
     (crc.rotate_right(15).wrapping_add(0xA282_EAD8)).to_be_bytes()
 }
 
@@ -42,7 +42,7 @@ mod tests {
         {
             assert_eq!(!update(u32::MAX, bytes), expected);
         }
-        let sum = |parts: &[&'static str]| value(&parts.iter().copied().map(Bytes::from).collect::<Vec<_>>());
+        let sum = |parts: &[&'static str]| value(parts.iter().map(|part| Outgoing::Lent(part.as_bytes())));
         assert_eq!(sum(&["1234", "", "56789"]), sum(&["123456789"]));
         let masked = u32::from_be_bytes(sum(&["123456789"]));
         assert_eq!(masked.wrapping_sub(0xA282_EAD8).rotate_left(15), 0xE306_9283);

@@ -10,7 +10,7 @@ use super::{
     stream::{Settings, WINDOW},
 };
 use crate::{
-    Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, proto, snappy,
+    Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, proto, snappy,
     wire::{CallId, ClientEvent, ClientWire, Codec, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
@@ -161,7 +161,10 @@ impl Client {
             .then(|| (<[u8; 4]>::try_from(meta.checksum_value).ok(), meta.checksum_with_attachment));
         let (item, attachment) = frame.take(attachment, input);
         if let Some((sum, with_attachment)) = sum
-            && sum != Some(checksum::value([&item].into_iter().chain(with_attachment.then_some(&attachment))))
+            && sum
+                != Some(checksum::value(
+                    [&item].into_iter().chain(with_attachment.then_some(&attachment)).map(Outgoing::from),
+                ))
         {
             let status = broken("the checksum of the reply is another one: it was damaged on its way");
             return Ok(Some(ClientEvent::End { id, end: Err(status) }));
@@ -216,7 +219,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let Open { codec, metadata, rest, .. } = open;
@@ -246,7 +249,7 @@ impl ClientWire for Client {
                 "request metadata of {metadata_len} bytes is over the limit of {metadata_max} bytes (metadata_bytes_max)"
             )));
         }
-        let sum = self.checksums.then(|| checksum::value(payload.message().chain(payload.attachment)));
+        let sum = self.checksums.then(|| checksum::value(payload.parts()));
         let named = method.map_or(&[][..], |method| &method.named);
         let sent = Sent { correlation_id: id.into(), compress_type, ..payload.sizes() };
         frame::put(layout, out, None, &payload, |meta| {

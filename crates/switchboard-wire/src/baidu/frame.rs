@@ -5,7 +5,7 @@ use super::{
     layout::{Sent, Sizes},
     stream::StreamMeta,
 };
-use crate::{Fatal, Input, Outbox};
+use crate::{Fatal, Input, Outbox, Outgoing};
 use bytes::{Bytes, BytesMut};
 
 /// Bytes of the shorter header, and what is missing of it in the longer one.
@@ -124,7 +124,7 @@ impl Frame {
 /// What is behind the meta of a frame: a message in parts, and an attachment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Payload<'a> {
-    pub(super) first: Option<&'a Bytes>,
+    pub(super) first: Option<Outgoing<'a>>,
     pub(super) rest: &'a [Bytes],
     pub(super) attachment: Option<&'a Bytes>,
 }
@@ -132,14 +132,20 @@ pub(super) struct Payload<'a> {
 impl<'a> Payload<'a> {
     /// A message in one piece.
     #[inline]
-    pub(super) fn one(message: &'a Bytes) -> Payload<'a> {
-        Payload { first: Some(message), ..Payload::default() }
+    pub(super) fn one(message: impl Into<Outgoing<'a>>) -> Payload<'a> {
+        Payload { first: Some(message.into()), ..Payload::default() }
     }
 
     /// The parts of the message.
     #[inline]
-    pub(super) fn message(self) -> impl Iterator<Item = &'a Bytes> {
-        self.first.into_iter().chain(self.rest)
+    pub(super) fn message(self) -> impl Iterator<Item = Outgoing<'a>> {
+        self.first.into_iter().chain(self.rest.iter().map(Outgoing::from))
+    }
+
+    /// The message, and the attachment behind it.
+    #[inline]
+    pub(super) fn parts(self) -> impl Iterator<Item = Outgoing<'a>> {
+        self.message().chain(self.attachment.map(Outgoing::from))
     }
 
     /// What a meta says of it.
@@ -150,12 +156,12 @@ impl<'a> Payload<'a> {
 
     #[inline]
     pub(super) fn len(self) -> usize {
-        self.message().chain(self.attachment).map(Bytes::len).sum()
+        self.parts().map(|part| part.len()).sum()
     }
 
     #[inline]
     fn put(self, out: &mut Outbox) {
-        self.message().chain(self.attachment).filter(|part| !part.is_empty()).for_each(|part| out.put(part));
+        self.parts().filter(|part| !part.is_empty()).for_each(|part| out.put(part));
     }
 }
 

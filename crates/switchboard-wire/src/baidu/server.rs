@@ -12,7 +12,7 @@ use super::{
     stream::WINDOW,
 };
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status, foreign,
     places::Places,
     proto,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
@@ -279,7 +279,7 @@ impl Server {
     /// The checksum of a frame of this call, if its caller sent one.
     fn sum(&self, id: CallId, payload: Payload<'_>) -> Option<[u8; 4]> {
         let with_attachment = self.calls.get(id)?.checksum?;
-        let also = payload.attachment.filter(|_| with_attachment);
+        let also = payload.attachment.filter(|_| with_attachment).map(Outgoing::from);
         Some(checksum::value(payload.message().chain(also)))
     }
 
@@ -299,7 +299,7 @@ impl Server {
         let Some(pending) = self.calls.get(id) else { return };
         if pending.is_streaming() {
             for item in item.message() {
-                self.send(id, item, out);
+                self.send(id, &item.to_bytes(), out);
             }
             return self.close_stream(id, trailers, out);
         }
@@ -419,7 +419,7 @@ impl ServerWire for Server {
     }
 
     #[inline]
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         let plain = self.calls.get(id).is_some_and(Pending::is_plain);
         if !plain {
             return self.succeed(id, Payload::one(item), false, None, out);
@@ -433,7 +433,7 @@ impl ServerWire for Server {
 
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
         match self.pending(id).is_some_and(|pending| pending.is_streaming()) {
-            true => self.reply(id, &parts.concat().into(), out),
+            true => self.reply(id, Outgoing::Lent(&parts.concat()), out),
             false => self.succeed(id, Payload { rest: parts, ..Payload::default() }, false, None, out),
         }
     }
@@ -447,7 +447,7 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         compressed: bool,
         trailers: &Metadata,
         out: &mut Outbox,

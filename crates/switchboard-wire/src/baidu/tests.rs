@@ -9,8 +9,8 @@ use super::{
     meta::put_user_field,
 };
 use crate::{
-    Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry, ServiceInfo, Status,
-    proto,
+    Code, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, Retry,
+    ServiceInfo, Status, proto,
     wire::{
         ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, Opened, ServerEvent, ServerWire,
     },
@@ -119,7 +119,7 @@ fn call<'a>(metadata: &'a Metadata) -> Open<'a> {
 fn sent(client: &mut Client, open: Open<'_>, message: &[u8]) -> Vec<u8> {
     let mut out = Outbox::new();
     client.method(0, "test.Echo/Say", None, &mut out);
-    client.open(1, open, Some(&Bytes::copy_from_slice(message)), &mut out).unwrap();
+    client.open(1, open, Some(Outgoing::Lent(message)), &mut out).unwrap();
     out.take_all()
 }
 
@@ -131,7 +131,7 @@ fn request_of_jprotobuf_is_read_and_answered() {
     assert_eq!((head.codec, &first[..]), (Codec::Proto, &b"\x0a\x03abc"[..]));
     assert!(head.metadata.is_empty() && head.timeout.is_none() && !head.oneway);
     let mut out = Outbox::new();
-    server.reply(id, &first, &mut out);
+    server.reply(id, (&first).into(), &mut out);
     let answer = hex("50525043 0000000b 00000006 12020800 2001 0a03616263");
     assert_eq!(out.take_all(), answer);
     // The short way, and twice in one piece.
@@ -140,7 +140,7 @@ fn request_of_jprotobuf_is_read_and_answered() {
     for _ in 0..2 {
         let Opened { id, len, .. } = server.next_call(&mut input).unwrap();
         let first = input.take(len);
-        server.reply(id, &first, &mut out);
+        server.reply(id, (&first).into(), &mut out);
     }
     assert!(server.next_call(&mut input).is_none());
     assert!(server.recv(&mut input, &mut out).unwrap().is_none());
@@ -200,7 +200,7 @@ fn all_that_a_request_says_arrives() {
     let mut out = Outbox::new();
     server.head(id, &reply, &mut out);
     assert!(out.is_empty());
-    server.reply_with(id, &"[]".into(), false, &trailers, &mut out);
+    server.reply_with(id, Outgoing::Lent(b"[]"), false, &trailers, &mut out);
     let answer = out.take_all();
     let [ClientEvent::Head { id: 1, metadata }, ClientEvent::Reply { id: 1, item, .. }] = &heard(&answer)[..]
     else {
@@ -271,7 +271,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         };
         assert_eq!((head.encoding, &first[..]), (encoding, &b"squeezed"[..]));
         let mut out = Outbox::new();
-        server.reply_with(*id, first, true, &Metadata::new(), &mut out);
+        server.reply_with(*id, first.into(), true, &Metadata::new(), &mut out);
         let answer = out.take_all();
         assert!(answer[12..].windows(2).any(|pair| pair == [0x18, number]), "{answer:02x?}");
         // The client decompresses: this is nothing compressed.
@@ -283,7 +283,7 @@ fn messages_compressed_and_sums_are_of_what_was_sent() {
         assert_eq!(error_code(&told), 1003);
     }
     let open = Open { encoding: Encoding::Zstd, compressed: true, ..call(&metadata) };
-    let status = client.open(1, open, Some(&Bytes::new()), &mut Outbox::new()).unwrap_err();
+    let status = client.open(1, open, Some(Outgoing::EMPTY), &mut Outbox::new()).unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
 }
 
@@ -348,7 +348,7 @@ fn names_are_found_full_and_short() {
     let mut out = Outbox::new();
     let mut client = Client::new(Limits::default()).naming(Names::Short);
     client.method(0, "test.Echo/Say", None, &mut out);
-    client.open(9, call(&Metadata::new()), Some(&Bytes::new()), &mut out).unwrap();
+    client.open(9, call(&Metadata::new()), Some(Outgoing::EMPTY), &mut out).unwrap();
     assert_eq!(out.take_all(), hex("50525043 0000000f 0000000f 0a0b 0a044563686f 1203536179 2009"));
 }
 
@@ -438,9 +438,9 @@ fn places_are_used_again_and_answers_come_once() {
     let mut out = Outbox::new();
     let ids: Vec<_> = (0..200).map(|_| opened(&mut server, &hex(REQUEST)).0).collect();
     for id in ids {
-        server.reply(id, &Bytes::new(), &mut out);
+        server.reply(id, Outgoing::EMPTY, &mut out);
         let len = out.len();
-        server.reply(id, &Bytes::new(), &mut out);
+        server.reply(id, Outgoing::EMPTY, &mut out);
         server.end(id, Err(&Status::internal("")), &mut out);
         assert_eq!(out.len(), len);
     }
@@ -455,7 +455,7 @@ fn correlation_ids_are_any_64_bits() {
         let bytes = request("Echo", "Say", b"", |meta| proto::put_number(meta, 4, number));
         let (id, ..) = opened(&mut server, &bytes);
         let mut out = Outbox::new();
-        server.reply(id, &Bytes::new(), &mut out);
+        server.reply(id, Outgoing::EMPTY, &mut out);
         let answer = out.take_all();
         assert_eq!(super::meta::Meta::read(&answer[12..]).unwrap().correlation_id, number);
     }

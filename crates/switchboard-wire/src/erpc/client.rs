@@ -9,7 +9,7 @@ use super::{
     names::Names,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
+    Codec, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, foreign,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::{Bytes, BytesMut};
@@ -154,7 +154,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };
@@ -179,7 +179,7 @@ impl ClientWire for Client {
                 format!("metadata of {len} bytes with its escapes is over the {QUERY_BYTES_MAX} of erpc");
             return Err(Status::resource_exhausted(text));
         }
-        let joined = || [std::slice::from_ref(first), open.rest].concat().concat().into();
+        let joined = || first.with(open.rest).into();
         let message = Message {
             sequence: sequence_of(id),
             kind: if open.oneway { kind::PUSH } else { kind::CALL },
@@ -187,7 +187,7 @@ impl ClientWire for Client {
             status: Cow::Borrowed(SUCCESS),
             metadata: Cow::Borrowed(&metadata),
             codec,
-            body: if open.rest.is_empty() { first.clone() } else { joined() },
+            body: if open.rest.is_empty() { first.to_bytes() } else { joined() },
         };
         self.settings.framing.put(&message, self.settings.gzip, out);
         Ok(())

@@ -8,7 +8,8 @@ use super::{
     metadata, names,
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status,
+    foreign,
     places::Places,
     wire::{CallId, Encoding, Head, Push, PushRoom, ServerEvent, ServerWire},
 };
@@ -209,7 +210,7 @@ impl Server {
     }
 
     /// Ends a call with its message.
-    fn succeed(&mut self, id: CallId, item: &Bytes, trailers: &Metadata, out: &mut Outbox) {
+    fn succeed(&mut self, id: CallId, item: Outgoing<'_>, trailers: &Metadata, out: &mut Outbox) {
         let Some(Pending { address, codec, metadata: head, .. }) = self.calls.leave(id) else { return };
         let mut written = BytesMut::new();
         metadata::put(&mut written, &head);
@@ -221,7 +222,7 @@ impl Server {
             );
             return address.fail(&Status::internal(text), out);
         }
-        address.answer(kind::REPLY, SUCCESS, &written, codec, item, out);
+        address.answer(kind::REPLY, SUCCESS, &written, codec, &item.to_bytes(), out);
     }
 }
 
@@ -266,7 +267,7 @@ impl ServerWire for Server {
         }
     }
 
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         self.succeed(id, item, &Metadata::new(), out);
     }
 
@@ -280,7 +281,7 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         _compressed: bool,
         trailers: &Metadata,
         out: &mut Outbox,
@@ -290,7 +291,7 @@ impl ServerWire for Server {
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(trailers) => self.succeed(id, &Bytes::new(), trailers, out),
+            Ok(trailers) => self.succeed(id, Outgoing::EMPTY, trailers, out),
             Err(status) => {
                 if let Some(pending) = self.calls.leave(id) {
                     pending.address.fail(status, out);

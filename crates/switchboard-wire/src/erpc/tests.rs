@@ -2,8 +2,8 @@
 
 use super::{Client, Framing, HEAD_BYTES_MAX, NAME_BYTES_MAX, Names, Server, Settings, message::Message};
 use crate::{
-    Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Origin, Outbox, Retry, ServiceInfo,
-    Status,
+    Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Origin, Outbox, Outgoing, Retry,
+    ServiceInfo, Status,
     foreign::side::{OPEN, Side, bytes},
     wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
 };
@@ -117,7 +117,7 @@ fn recorded_calls_are_opened_and_answered_as_go_answers() {
         let (id, head, first) = side.open(&recorded);
         assert_eq!((head.method.0, head.codec, head.oneway), (0, Codec::Json, false));
         assert_eq!((head.metadata.text("peer_id"), &first[..]), (Some("110"), &br#"{"author":"x"}"#[..]));
-        side.machine.reply(id, &Bytes::from_static(br#"{"ok":"1"}"#), &mut side.out);
+        side.machine.reply(id, Outgoing::Lent(br#"{"ok":"1"}"#), &mut side.out);
         let answer = side.out.take_all();
         if framing == Framing::Raw {
             assert_eq!(answer, bytes(reply));
@@ -141,13 +141,13 @@ fn client_writes_what_go_writes() {
     let request = Bytes::from_static(br#"{"author":"x"}"#);
     for (framing, recorded) in [(Framing::Raw, RAW_CALL), (Framing::Proto, PROTO_CALL)] {
         let mut side = client(framing);
-        side.machine.open(0, open, Some(&request), &mut side.out).unwrap();
+        side.machine.open(0, open, Some((&request).into()), &mut side.out).unwrap();
         assert_eq!(side.out.take_all(), bytes(recorded));
     }
     let mut side = client(Framing::Raw);
     let rest = [Bytes::from_static(b":"), Bytes::from_static(b"1}")];
     let open = Open { oneway: true, timeout: Some(Duration::from_micros(1500)), rest: &rest, ..OPEN };
-    side.machine.open(35, open, Some(&Bytes::from_static(b"{\"a\"")), &mut side.out).unwrap();
+    side.machine.open(35, open, Some(Outgoing::Lent(b"{\"a\"")), &mut side.out).unwrap();
     let push = Message {
         sequence: 36,
         kind: 3,
@@ -156,9 +156,9 @@ fn client_writes_what_go_writes() {
     };
     assert_eq!(side.out.take_all(), raw(&push));
 
-    let refused = |open: Open<'_>, first| {
+    let refused = |open: Open<'_>, first: Option<&Bytes>| {
         let mut side = client(Framing::Raw);
-        let status = side.machine.open(1, open, first, &mut side.out).unwrap_err();
+        let status = side.machine.open(1, open, first.map(Outgoing::from), &mut side.out).unwrap_err();
         assert!(side.out.is_empty());
         status
     };
@@ -173,11 +173,11 @@ fn client_writes_what_go_writes() {
     let limits = Limits { metadata_bytes_max: 1 << 20, ..Limits::default() };
     let mut wide = Client::new(limits, Settings::default());
     metadata.insert("escaped", vec![b'%'; 20_000]).unwrap();
-    let status = wide.open(1, Open { metadata: &metadata, ..OPEN }, Some(&request), &mut side.out);
+    let status = wide.open(1, Open { metadata: &metadata, ..OPEN }, Some((&request).into()), &mut side.out);
     assert!(status.unwrap_err().message().contains("is over the 65535 of erpc"));
     for (len, fits) in [(NAME_BYTES_MAX - "//test".len(), true), (NAME_BYTES_MAX, false)] {
         side.machine.method(1, &format!("{}/Test", "h".repeat(len)), None, &mut side.out);
-        let opened = side.machine.open(1, Open { method: 1, ..OPEN }, Some(&request), &mut side.out);
+        let opened = side.machine.open(1, Open { method: 1, ..OPEN }, Some((&request).into()), &mut side.out);
         assert_eq!(opened.is_ok(), fits, "{opened:?}");
     }
 }
@@ -193,7 +193,7 @@ fn sequences_come_back_whatever_they_are() {
                 assert_eq!((usize::from(sent[5]), &sent[6..6 + text.len()]), (text.len(), text.as_bytes()));
             }
             let (id, ..) = side.open(&sent);
-            side.machine.reply(id, &Bytes::new(), &mut side.out);
+            side.machine.reply(id, Outgoing::EMPTY, &mut side.out);
             let expected = (sequence as u32).wrapping_sub(1);
             let events = client(framing).events(&side.out.take_all());
             assert!(matches!(&events[..], [ClientEvent::Reply { id, .. }] if *id == expected), "{events:?}");
@@ -206,7 +206,7 @@ fn filtered_calls_get_filtered_answers() {
     let large = Bytes::from(vec![b' '; 50_000]);
     for framing in FRAMINGS {
         let mut side = with(Settings { framing, gzip: true, ..Settings::default() });
-        side.machine.open(6, OPEN, Some(&large), &mut side.out).unwrap();
+        side.machine.open(6, OPEN, Some((&large).into()), &mut side.out).unwrap();
         let sent = side.out.take_all();
         assert!(sent.len() < 1000 && sent[4..8] == *b"\x01g\x1f\x8b", "{} bytes", sent.len());
         let mut peer = server(Limits::default());
@@ -215,14 +215,14 @@ fn filtered_calls_get_filtered_answers() {
         }
         let (id, _, first) = peer.open(&sent[sent.len() - 1..]);
         assert_eq!(first, large);
-        peer.machine.reply(id, &large, &mut peer.out);
+        peer.machine.reply(id, (&large).into(), &mut peer.out);
         let answer = peer.out.take_all();
         assert_eq!(answer[4..6], *b"\x01g");
         let events = side.events(&answer);
         assert!(matches!(&events[..], [ClientEvent::Reply { id: 6, item, .. }] if *item == large));
         // One that is plain gets a plain answer on the same connection.
         let (id, ..) = peer.open(&written(framing, &call("/page/test", b"{}"), false));
-        peer.machine.reply(id, &large, &mut peer.out);
+        peer.machine.reply(id, (&large).into(), &mut peer.out);
         assert_eq!(peer.out.take_all()[4], 0);
         // What is inflated has a limit, and its call an answer.
         let bomb = written(framing, &call("/page/test", &vec![b' '; 20 << 20]), true);
@@ -586,7 +586,7 @@ fn statuses_survive_the_wire() {
     assert_eq!((status.code(), status.message()), (Code::Aborted, "again"));
     let (id, ..) = side.open(&raw(&call("/page/test", b"")));
     side.machine.head(id, &metadata, &mut side.out);
-    side.machine.reply(id, &Bytes::new(), &mut side.out);
+    side.machine.reply(id, Outgoing::EMPTY, &mut side.out);
     let events = client(Framing::Raw).events(&side.out.take_all());
     let [ClientEvent::End { end: Err(status), .. }] = &events[..] else { panic!("{events:?}") };
     assert!(status.message().contains("is over the 65535 bytes of erpc"), "{status}");
@@ -652,7 +652,7 @@ fn metadata_goes_before_a_reply_in_one_message() {
         trailers.insert("last-bin", &b"\0&\xff"[..]).unwrap();
         side.machine.head(id, &head, &mut side.out);
         assert!(side.out.is_empty());
-        side.machine.reply_with(id, &Bytes::from_static(b"[1]"), false, &trailers, &mut side.out);
+        side.machine.reply_with(id, Outgoing::Lent(b"[1]"), false, &trailers, &mut side.out);
         let events = client(framing).events(&side.out.take_all());
         let [ClientEvent::Head { metadata, .. }, ClientEvent::Reply { id: 6, item, .. }] = &events[..] else {
             panic!("{events:?}")
@@ -697,7 +697,7 @@ fn names_are_those_of_the_servers_routes() {
         (Names::Full, "", "/demo.Page/Test"),
     ] {
         let mut side = with(Settings { names, prefix: prefix.to_owned(), ..Settings::default() });
-        side.machine.open(6, OPEN, Some(&Bytes::from_static(b"{}")), &mut side.out).unwrap();
+        side.machine.open(6, OPEN, Some(Outgoing::Lent(b"{}")), &mut side.out).unwrap();
         assert_eq!(side.out.take_all(), raw(&call(expected, b"{}")));
     }
 }

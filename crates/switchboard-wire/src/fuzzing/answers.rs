@@ -36,12 +36,12 @@ pub(super) fn end(
             Err(code)
         }
         1 => {
-            server.reply_with(at, &message, false, &metadata, out);
+            server.reply_with(at, (&message).into(), false, &metadata, out);
             Ok(message)
         }
         _ => {
             server.head(at, &metadata, out);
-            server.reply(at, &message, out);
+            server.reply(at, (&message).into(), out);
             Ok(message)
         }
     };

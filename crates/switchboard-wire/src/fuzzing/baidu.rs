@@ -46,7 +46,11 @@ pub fn baidu_input(data: &[u8]) {
                         encodings.has(head.encoding) && *compressed == (head.encoding != Encoding::Identity)
                     );
                     // A call with a stream is answered when it is closed.
-                    if *more { server.item(*id, first, false, out) } else { server.reply(*id, first, out) }
+                    if *more {
+                        server.item(*id, first, false, out);
+                    } else {
+                        server.reply(*id, first.into(), out);
+                    }
                 }
                 Some(ServerEvent::Open { id, first: None, more: true, .. }) => {
                     server.item(*id, &Bytes::from_static(b"x"), false, out);
@@ -297,7 +301,7 @@ pub fn baidu_conversation(data: &[u8]) {
             compressed,
             rest: &rest,
         };
-        client.open(id, open, Some(&first), &mut up).expect("a call within the limits");
+        client.open(id, open, Some((&first).into()), &mut up).expect("a call within the limits");
         at_server.extend(&up.take_all());
         let event = heard(&mut server, choices.one_in(2), &mut at_server, &mut down);
         let event = event.expect("a frame").expect("a call");
@@ -319,7 +323,7 @@ pub fn baidu_conversation(data: &[u8]) {
             Some(status) => server.end(place, Err(status), &mut down),
             None if choices.one_in(2) => {
                 server.head(place, &metadata, &mut down);
-                server.reply_with(place, &message, false, &trailers, &mut down);
+                server.reply_with(place, (&message).into(), false, &trailers, &mut down);
                 let attachment = metadata.attachment().cloned();
                 if is_standard {
                     metadata.extend(std::mem::take(&mut trailers));
@@ -331,7 +335,7 @@ pub fn baidu_conversation(data: &[u8]) {
             }
             None => {
                 metadata = Metadata::new();
-                server.reply(place, &message, &mut down);
+                server.reply(place, (&message).into(), &mut down);
             }
         }
         at_client.extend(&down.take_all());

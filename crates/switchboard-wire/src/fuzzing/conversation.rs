@@ -2,7 +2,7 @@
 
 use super::{Choices, machines};
 use crate::{
-    Input, Limits, Metadata, MethodId, Origin, Outbox, Retry, SchemaId, Status,
+    Input, Limits, Metadata, MethodId, Origin, Outbox, Outgoing, Retry, SchemaId, Status,
     native::{Client, DEFAULT_WINDOW, Server},
     wire::{ClientEvent, ClientWire, Codec, Encoding, Encodings, Head, Open, ServerEvent, ServerWire},
 };
@@ -173,7 +173,7 @@ impl Pair {
             compressed,
             rest,
         };
-        if self.client.open(id, open, start.as_ref(), &mut self.to_server.out).is_err() {
+        if self.client.open(id, open, start.as_ref().map(Outgoing::from), &mut self.to_server.out).is_err() {
             return;
         }
         let fits = first.as_ref().map_or(0, bytes::Bytes::len) <= self.limits.message_bytes_max as usize
@@ -202,12 +202,12 @@ impl Pair {
             1 | 2 => {
                 let (item, compressed) = (choices.message(), choices.one_in(4));
                 match compressed {
-                    true => self.server.reply_with(id, &item, true, &Metadata::new(), out),
+                    true => self.server.reply_with(id, (&item).into(), true, &Metadata::new(), out),
                     false if choices.one_in(2) => {
                         let parts = [item.slice(..item.len() / 3), item.slice(item.len() / 3..)];
                         self.server.reply_parts(id, &parts, out);
                     }
-                    false => self.server.reply(id, &item, out),
+                    false => self.server.reply(id, (&item).into(), out),
                 }
                 self.reply_or_refusal(id, item.len(), &ClientEvent::Reply { id, item, compressed });
                 return;

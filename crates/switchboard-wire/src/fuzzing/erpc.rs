@@ -90,7 +90,7 @@ pub fn erpc_conversation(data: &[u8]) {
             compressed: false,
             rest: &[],
         };
-        client.open(id, call, Some(&message), &mut sent).expect("nothing is over a limit");
+        client.open(id, call, Some((&message).into()), &mut sent).expect("nothing is over a limit");
         to_server.extend(&sent.take_all());
         let event = server.recv(&mut to_server, &mut answered).expect("a client of ours").expect("a call");
         let ServerEvent::Open { id: at, head, first, compressed: false, more: false } = event else {

@@ -2,10 +2,9 @@
 
 use super::{Choices, feed::pieces, machines::limits};
 use crate::{
-    Input, Kind, Metadata, MethodInfo, MethodTable, Outbox, Params, ServiceInfo, Status, jsonrpc,
+    Input, Kind, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, Params, ServiceInfo, Status, jsonrpc,
     wire::{ServerEvent, ServerWire},
 };
-use bytes::Bytes;
 use std::sync::Arc;
 
 static MATH: ServiceInfo = ServiceInfo {
@@ -47,7 +46,7 @@ pub fn jsonrpc_input(data: &[u8]) {
                         events.push(format!("{:?} {} {first:?}", head.method, head.oneway));
                         match head.method.0 {
                             _ if head.oneway => {}
-                            0 => server.reply(id, &first, &mut out),
+                            0 => server.reply(id, (&first).into(), &mut out),
                             1 => {
                                 server.item(id, &first, false, &mut out);
                                 server.end(id, Ok(&Metadata::new()), &mut out);
@@ -68,7 +67,7 @@ pub fn jsonrpc_input(data: &[u8]) {
             assert!(input.len() <= limits.message_bytes_max as usize, "{} bytes are kept", input.len());
         }
         for id in late {
-            server.reply(id, &Bytes::from_static(b"0"), &mut out);
+            server.reply(id, Outgoing::Lent(b"0"), &mut out);
         }
         written.extend(out.take_all());
         if !ended {

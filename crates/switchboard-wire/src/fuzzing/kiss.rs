@@ -47,7 +47,7 @@ pub fn kiss_input(data: &[u8]) {
                 Some(ServerEvent::Open { id, head, first: Some(first), compressed: false, more: false }) => {
                     assert!(first.len() <= message_max && head.metadata.is_empty());
                     asked += usize::from(!head.oneway);
-                    server.reply(*id, first, out);
+                    server.reply(*id, first.into(), out);
                 }
                 Some(ServerEvent::Refused { id, status }) => {
                     asked += 1;
@@ -150,7 +150,7 @@ pub fn kiss_conversation(data: &[u8]) {
             compressed: false,
             rest: &rest,
         };
-        if let Err(status) = client.open(id, open, Some(&first), &mut up) {
+        if let Err(status) = client.open(id, open, Some((&first).into()), &mut up) {
             assert!(message.len() > BODY_BYTES_MAX - 8, "{status} for {} bytes", message.len());
             assert!(up.is_empty());
             continue;
@@ -171,7 +171,7 @@ pub fn kiss_conversation(data: &[u8]) {
             let fails = choices.one_in(4);
             match fails {
                 true => server.end(place, Err(&choices.status()), &mut down),
-                false => server.reply(place, &message, &mut down),
+                false => server.reply(place, (&message).into(), &mut down),
             }
             at_client.extend(&down.take_all());
             match client.recv(&mut at_client, &mut up).expect("a frame").expect("an answer") {

@@ -121,7 +121,7 @@ pub fn rpcx_conversation(data: &[u8]) {
             compressed,
             rest: &[],
         };
-        client.open(id, call, Some(&message), &mut sent).expect("nothing is over a limit");
+        client.open(id, call, Some((&message).into()), &mut sent).expect("nothing is over a limit");
         if choices.one_in(4) {
             client.ping(&mut sent);
         }

@@ -2,7 +2,7 @@
 
 use super::{Choices, feed::pieces, machines::limits};
 use crate::{
-    Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo, Status,
+    Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, ServiceInfo, Status,
     thrift::{
         Client, Encoded, Framing, Reader, Server, Settings, Type,
         header::Header,
@@ -82,14 +82,14 @@ fn serve(limits: Limits, bytes: &[u8], steps: &[u8], short: bool) -> (Vec<String
             assert!(first.len() <= limits.message_bytes_max as usize, "{} bytes", first.len());
             events.push(format!("{method:?} {oneway} {first:?}"));
             match method.0 {
-                0 => server.reply(id, &first, &mut out),
+                0 => server.reply(id, (&first).into(), &mut out),
                 2 => late.push(id),
                 _ => server.end(id, Err(&Status::aborted("so")), &mut out),
             }
         }
     }
     for id in late {
-        server.reply(id, &Bytes::from_static(&[0]), &mut out);
+        server.reply(id, Outgoing::Lent(&[0]), &mut out);
     }
     assert_eq!(server.held(), 0);
     (events, out.take_all(), ended)
@@ -280,7 +280,7 @@ pub fn thrift_conversation(data: &[u8]) {
             compressed: false,
             rest: &[],
         };
-        client.open(id, open, Some(&body), &mut there).expect("within the limits");
+        client.open(id, open, Some((&body).into()), &mut there).expect("within the limits");
         calls.push((id, method, body, metadata, choices.status()));
     }
     let mut input = Input::default();
@@ -295,9 +295,9 @@ pub fn thrift_conversation(data: &[u8]) {
             assert_eq!(plain, transcode::to_compact(body).expect("a struct"));
             assert_eq!(head.metadata, if headed { metadata.clone() } else { Metadata::new() });
             match method {
-                0 => server.reply(id, body, &mut back),
+                0 => server.reply(id, body.into(), &mut back),
                 3 => server.end(id, Err(status), &mut back),
-                _ => server.reply(id, &Bytes::new(), &mut back),
+                _ => server.reply(id, Outgoing::EMPTY, &mut back),
             }
         }
     }

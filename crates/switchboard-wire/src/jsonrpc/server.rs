@@ -7,7 +7,7 @@ use super::{
     transport::{Lines, Next, Transport},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodTable, Outbox, Status,
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodTable, Outbox, Outgoing, Status,
     websocket::{Deflate, close},
     wire::{CallId, Encoding, Head, ServerEvent, ServerWire},
 };
@@ -282,9 +282,9 @@ impl ServerWire for Server {
         }
     }
 
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         if let Some(pending) = self.calls.remove(&id) {
-            self.respond(&pending, &Ok(item.clone()), out);
+            self.respond(&pending, &Ok(item.to_bytes()), out);
         }
     }
 
@@ -293,7 +293,7 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         _compressed: bool,
         _trailers: &Metadata,
         out: &mut Outbox,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Params, ServiceInfo, Status,
+    Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, Params, ServiceInfo, Status,
     wire::{CallId, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -102,7 +102,7 @@ impl Driver {
     }
 
     fn reply(&mut self, id: CallId, text: &str) {
-        self.server.reply(id, &Bytes::copy_from_slice(text.as_bytes()), &mut self.out);
+        self.server.reply(id, Outgoing::Lent(text.as_bytes()), &mut self.out);
     }
 }
 

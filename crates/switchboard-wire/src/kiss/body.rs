@@ -39,7 +39,7 @@ impl Compression {
 }
 
 /// The body compressed, where that is asked for.
-pub(super) fn pack(compression: Compression, plain: &Bytes) -> Option<Bytes> {
+pub(super) fn pack(compression: Compression, plain: &[u8]) -> Option<Bytes> {
     let packs = match compression {
         Compression::None => false,
         Compression::Dynamic => plain.len() >= WORTH_FROM,

@@ -5,7 +5,7 @@ use super::{
     frame::{self, HEADER_LEN, Header, status},
 };
 use crate::{
-    Code, Encoding, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status,
+    Code, Encoding, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status,
     wire::{CallId, ClientEvent, ClientWire, Open, no_streams},
 };
 use bytes::Bytes;
@@ -88,7 +88,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         if open.more {
@@ -101,12 +101,11 @@ impl ClientWire for Client {
         })?;
         let whole;
         let first = match (first, open.rest) {
-            (None, []) => &Bytes::new(),
+            (None, []) => Outgoing::EMPTY,
             (Some(first), []) => first,
             (first, rest) => {
-                let parts: Vec<&[u8]> = first.into_iter().chain(rest).map(|part| &part[..]).collect();
-                whole = Bytes::from(parts.concat());
-                &whole
+                whole = first.unwrap_or(Outgoing::EMPTY).with(rest);
+                Outgoing::Lent(&whole)
             }
         };
         let compression = match open.encoding {

@@ -1,8 +1,7 @@
 //! Frames: a header of one size, and a body.
 
 use super::{BODY_BYTES_MAX, Compression, MAGIC, body};
-use crate::{Codec, Fatal, Input, Outbox, Status};
-use bytes::Bytes;
+use crate::{Codec, Fatal, Input, Outbox, Outgoing, Status};
 
 /// Bytes of the header, the magic included.
 pub(super) const HEADER_LEN: usize = 23;
@@ -63,17 +62,17 @@ impl Header {
     ///
     /// # Errors
     /// `ResourceExhausted` for a body that no frame has room for. Nothing was written then.
-    pub(super) fn put(mut self, plain: &Bytes, out: &mut Outbox) -> Result<(), Status> {
-        let packed = body::pack(self.compression, plain);
+    pub(super) fn put(mut self, plain: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let packed = body::pack(self.compression, &plain);
         self.compressed = packed.is_some();
-        self.put_as_it_is(packed.as_ref().unwrap_or(plain), out)
+        self.put_as_it_is(packed.as_ref().map_or(plain, Outgoing::from), out)
     }
 
     /// Writes a frame with a body that is compressed already, or is not to be.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub(super) fn put_as_it_is(mut self, body: &Bytes, out: &mut Outbox) -> Result<(), Status> {
+    pub(super) fn put_as_it_is(mut self, body: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
         if body.len() > BODY_BYTES_MAX {
             return Err(Status::resource_exhausted(format!(
                 "a message of {} bytes is over the {BODY_BYTES_MAX} bytes that a frame of kiss-rpc has room for",

@@ -5,7 +5,8 @@ use super::{
     frame::{self, HEADER_LEN, Header, status},
 };
 use crate::{
-    Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status,
+    Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing,
+    Retry, Status,
     places::Places,
     wire::{CallId, Head, ServerEvent, ServerWire},
 };
@@ -102,7 +103,7 @@ impl Server {
         header.status |= status::FAILED;
         header.compression = Compression::None;
         // An empty body fits.
-        let _ = header.put_as_it_is(&Bytes::new(), out);
+        let _ = header.put_as_it_is(Outgoing::EMPTY, out);
     }
 }
 
@@ -137,7 +138,7 @@ impl ServerWire for Server {
         }))
     }
 
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         let Some(header) = self.calls.leave(id) else { return };
         // A message that fits into no frame is a failure; the caller gets to know no more than that.
         if header.put(item, out).is_err() {
@@ -146,7 +147,7 @@ impl ServerWire for Server {
     }
 
     /// There is no place for trailers, and no call names an encoding: messages are compressed here.
-    fn reply_with(&mut self, id: CallId, item: &Bytes, _: bool, _: &Metadata, out: &mut Outbox) {
+    fn reply_with(&mut self, id: CallId, item: Outgoing<'_>, _: bool, _: &Metadata, out: &mut Outbox) {
         self.reply(id, item, out);
     }
 
@@ -155,7 +156,7 @@ impl ServerWire for Server {
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(_) => self.reply(id, &Bytes::new(), out),
+            Ok(_) => self.reply(id, Outgoing::EMPTY, out),
             Err(_) => {
                 if let Some(header) = self.calls.leave(id) {
                     Server::fail(header, out);

@@ -3,7 +3,7 @@
 use super::{BODY_BYTES_MAX, Client, Compression, Server};
 use crate::{
     Code, Codec, Encoding, Encodings, Fatal, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox,
-    ServiceInfo, Status,
+    Outgoing, ServiceInfo, Status,
     wire::{ClientEvent, ClientWire, Head, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -64,7 +64,7 @@ fn opened(server: &mut Server, bytes: &[u8]) -> (u32, Head, Bytes) {
 /// What the server answers with `message`.
 fn answer(server: &mut Server, id: u32, message: &[u8]) -> Vec<u8> {
     let mut out = Outbox::new();
-    server.reply(id, &Bytes::copy_from_slice(message), &mut out);
+    server.reply(id, Outgoing::Lent(message), &mut out);
     out.take_all()
 }
 
@@ -105,7 +105,7 @@ fn call(metadata: &Metadata) -> Open<'_> {
 fn sent(client: &mut Client, open: Open<'_>, message: &[u8]) -> Result<Vec<u8>, Status> {
     let mut out = Outbox::new();
     client.method(0, "test.Echo/Say", None, &mut out);
-    client.open(5, open, Some(&Bytes::copy_from_slice(message)), &mut out)?;
+    client.open(5, open, Some(Outgoing::Lent(message)), &mut out)?;
     Ok(out.take_all())
 }
 

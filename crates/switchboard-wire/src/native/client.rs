@@ -2,7 +2,7 @@
 
 use super::frame::{self, CALL_FIXED, Framer, HEADER_LEN, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Retry, SchemaId, Status,
+    Code, Fatal, Input, Limits, Metadata, Origin, Outbox, Outgoing, Retry, SchemaId, Status,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Encodings, Open},
 };
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let metadata_len = open.metadata.encoded_len();
@@ -59,7 +59,8 @@ impl ClientWire for Client {
                 self.limits.metadata_bytes_max
             )));
         }
-        let message_len = first.map_or(0, Bytes::len) + open.rest.iter().map(Bytes::len).sum::<usize>();
+        let message_len =
+            first.map_or(0, |first| first.len()) + open.rest.iter().map(Bytes::len).sum::<usize>();
         self.check_size(message_len)?;
         let mut flags = 0;
         flags |= if open.more { 0 } else { flag::END };

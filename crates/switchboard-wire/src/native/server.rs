@@ -2,7 +2,7 @@
 
 use super::frame::{self, CALL_FIXED, Framer, Header, Next, PeerSettings, flag, kind};
 use crate::{
-    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, SchemaId, Status,
+    Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, SchemaId, Status,
     wire::{CallId, Codec, Encoding, Encodings, Head, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -351,7 +351,7 @@ impl ServerWire for Server {
     }
 
     #[inline]
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         let header = Header { len: item.len() as u32, kind: kind::REPLY, flags: flag::END, aux: 0, id };
         out.put_with(&header.bytes(), item);
     }
@@ -371,13 +371,13 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         compressed: bool,
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
         if !trailers.is_empty() {
-            self.item(id, item, compressed, out);
+            put_item(id, item, compressed, out);
             return self.end(id, Ok(trailers), out);
         }
         let flags = flag::END | if compressed { flag::COMPRESSED } else { 0 };
@@ -386,9 +386,7 @@ impl ServerWire for Server {
     }
 
     fn item(&mut self, id: CallId, item: &Bytes, compressed: bool, out: &mut Outbox) {
-        let flags = if compressed { flag::COMPRESSED } else { 0 };
-        Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
-        out.put(item);
+        put_item(id, item.into(), compressed, out);
     }
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
@@ -429,4 +427,10 @@ impl ServerWire for Server {
     fn send_window(&self) -> u32 {
         self.peer.window
     }
+}
+
+fn put_item(id: CallId, item: Outgoing<'_>, compressed: bool, out: &mut Outbox) {
+    let flags = if compressed { flag::COMPRESSED } else { 0 };
+    Header { len: item.len() as u32, kind: kind::ITEM, flags, aux: 0, id }.put(out.tail());
+    out.put(item);
 }

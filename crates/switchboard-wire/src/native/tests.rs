@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Code, Idempotency, Input, Kind, Limits, Metadata, MethodId, MethodInfo, MethodTable, Outbox, Retry,
-    SchemaId, ServiceInfo, Status,
+    Code, Idempotency, Input, Kind, Limits, Metadata, MethodId, MethodInfo, MethodTable, Outbox, Outgoing,
+    Retry, SchemaId, ServiceInfo, Status,
     wire::{ClientEvent, ClientWire, Codec, Encoding, Encodings, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -84,7 +84,7 @@ fn unary_call_is_one_frame_each_way() {
     let mut metadata = Metadata::new();
     metadata.insert("tenant", "a").unwrap();
     let open = Open { timeout: Some(Duration::from_micros(1500)), ..Pair::call(&metadata) };
-    pair.client.open(7, open, Some(&Bytes::from_static(b"1+2")), &mut pair.to_server).unwrap();
+    pair.client.open(7, open, Some(Outgoing::Lent(b"1+2")), &mut pair.to_server).unwrap();
     let events = pair.at_server();
     let [ServerEvent::Open { id: 7, head, first: Some(first), compressed: false, more: false }] = &events[..]
     else {
@@ -95,7 +95,7 @@ fn unary_call_is_one_frame_each_way() {
     assert_eq!(head.metadata.text("tenant"), Some("a"));
     assert_eq!(first, "1+2");
     pair.server.head(7, &metadata, &mut pair.to_client);
-    pair.server.reply(7, &Bytes::from_static(b"3"), &mut pair.to_client);
+    pair.server.reply(7, Outgoing::Lent(b"3"), &mut pair.to_client);
     let events = pair.at_client();
     assert!(matches!(&events[0], ClientEvent::Settings { .. }), "{events:?}");
     assert!(matches!(&events[1], ClientEvent::Head { id: 7, metadata } if metadata.len() == 1));
@@ -161,10 +161,8 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
     let metadata = Metadata::new();
     // This client does not know the limit yet, so it sends.
     let large = Bytes::from(vec![0; 1 << 20]);
-    pair.client.open(1, Pair::call(&metadata), Some(&large), &mut pair.to_server).unwrap();
-    pair.client
-        .open(2, Pair::call(&metadata), Some(&Bytes::from_static(b"ok")), &mut pair.to_server)
-        .unwrap();
+    pair.client.open(1, Pair::call(&metadata), Some((&large).into()), &mut pair.to_server).unwrap();
+    pair.client.open(2, Pair::call(&metadata), Some(Outgoing::Lent(b"ok")), &mut pair.to_server).unwrap();
     let bytes = pair.to_server.take_all();
     let mut events = Vec::new();
     for chunk in bytes.chunks(4096) {
@@ -180,7 +178,8 @@ fn message_over_the_limit_is_refused_before_it_is_read() {
     assert!(matches!(&events[1], ServerEvent::Open { id: 2, .. }));
     // Once it knows the limit, the client refuses by itself.
     pair.at_client();
-    let refused = pair.client.open(3, Pair::call(&metadata), Some(&large), &mut pair.to_server).unwrap_err();
+    let refused =
+        pair.client.open(3, Pair::call(&metadata), Some((&large).into()), &mut pair.to_server).unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(pair.to_server.is_empty());
 }
@@ -222,7 +221,7 @@ fn caller_of_another_schema_is_refused_where_bytes_do_not_say_what_they_are() {
         pair.client.method(0, name, SchemaId::new(schema), &mut pair.to_server);
         let first = Bytes::from_static(b"1");
         pair.client
-            .open(1, Open { codec, ..Pair::call(&metadata) }, Some(&first), &mut pair.to_server)
+            .open(1, Open { codec, ..Pair::call(&metadata) }, Some((&first).into()), &mut pair.to_server)
             .unwrap();
         match &pair.at_server()[..] {
             [ServerEvent::Open { .. }] => None,
@@ -260,8 +259,10 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
     let message = Bytes::from_static(b"small");
     let metadata = Metadata::new();
     let open = |encoding, compressed| Open { encoding, compressed, ..Pair::call(&metadata) };
-    pair.client.open(1, open(Encoding::Gzip, true), Some(&message), &mut pair.to_server).unwrap();
-    pair.client.open(2, open(Encoding::Deflate, false), Some(&message), &mut pair.to_server).unwrap();
+    pair.client.open(1, open(Encoding::Gzip, true), Some((&message).into()), &mut pair.to_server).unwrap();
+    pair.client
+        .open(2, open(Encoding::Deflate, false), Some((&message).into()), &mut pair.to_server)
+        .unwrap();
     let stream = Open { method: 1, more: true, ..open(Encoding::Gzip, true) };
     pair.client.open(3, stream, None, &mut pair.to_server).unwrap();
     pair.client.item(3, &message, true, &mut pair.to_server).unwrap();
@@ -281,7 +282,7 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
         [(1, gzip, true), (2, deflate, false), (3, gzip, false), (3, None, true), (3, None, false)]
     );
     pair.server.item(3, &message, true, &mut pair.to_client);
-    pair.server.reply_with(1, &message, true, &Metadata::new(), &mut pair.to_client);
+    pair.server.reply_with(1, (&message).into(), true, &Metadata::new(), &mut pair.to_client);
     let events = pair.at_client();
     assert!(matches!(&events[0], ClientEvent::Item { id: 3, item, compressed: true } if *item == message));
     assert!(matches!(&events[1], ClientEvent::Reply { id: 1, item, compressed: true } if *item == message));
@@ -290,7 +291,9 @@ fn compressed_messages_are_carried_in_encodings_that_the_server_takes() {
         (Encoding::Zstd, false, Code::Unimplemented, "zstd are not taken here; taken: gzip, deflate"),
         (Encoding::Identity, true, Code::Internal, "names no encoding"),
     ] {
-        pair.client.open(4, open(encoding, compressed), Some(&message), &mut pair.to_server).unwrap();
+        pair.client
+            .open(4, open(encoding, compressed), Some((&message).into()), &mut pair.to_server)
+            .unwrap();
         let events = pair.at_server();
         let [ServerEvent::Refused { id: 4, status }] = &events[..] else { panic!("{events:?}") };
         assert_eq!(status.code(), code);

@@ -7,7 +7,7 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Origin, Outbox, SchemaId, Status, foreign,
+    Codec, Fatal, Input, Limits, Origin, Outbox, Outgoing, SchemaId, Status, foreign,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open, Push, no_streams},
 };
 use bytes::Bytes;
@@ -171,7 +171,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (Some(first), false) = (first, open.more) else { return Err(no_streams(self.name())) };

@@ -7,7 +7,8 @@ use super::{
     metadata::{self, Block, Unreadable},
 };
 use crate::{
-    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Retry, Status, foreign,
+    Codec, Fatal, Input, Kind, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Retry, Status,
+    foreign,
     places::Places,
     wire::{CallId, Encoding, Encodings, Head as CallHead, Opened, Push, PushRoom, ServerEvent, ServerWire},
 };
@@ -206,7 +207,14 @@ impl Server {
     }
 
     /// Ends a call with its message.
-    fn succeed(&mut self, id: CallId, item: &Bytes, compressed: bool, trailers: &Metadata, out: &mut Outbox) {
+    fn succeed(
+        &mut self,
+        id: CallId,
+        item: Outgoing<'_>,
+        compressed: bool,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
         let Some(pending) = self.calls.leave(id) else { return };
         let compression = if compressed { bit::GZIP } else { 0 };
         let header = Header { bits: bit::RESPONSE | compression, ..pending.header };
@@ -323,7 +331,7 @@ impl ServerWire for Server {
         }))
     }
 
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         self.succeed(id, item, false, &Metadata::new(), out);
     }
 
@@ -336,7 +344,7 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         compressed: bool,
         trailers: &Metadata,
         out: &mut Outbox,
@@ -346,7 +354,7 @@ impl ServerWire for Server {
 
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
-            Ok(trailers) => self.succeed(id, &Bytes::new(), false, trailers, out),
+            Ok(trailers) => self.succeed(id, Outgoing::EMPTY, false, trailers, out),
             Err(status) => {
                 if let Some(pending) = self.calls.leave(id) {
                     put_error(pending.header, &pending.names, status, out);

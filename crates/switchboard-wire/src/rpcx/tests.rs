@@ -2,7 +2,7 @@
 
 use super::{Client, HEARTBEAT_BYTES_MAX, NAME_BYTES_MAX, Server};
 use crate::{
-    Code, Codec, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Retry,
+    Code, Codec, Encodings, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, Retry,
     ServiceInfo, Status,
     foreign::side::{OPEN, Side, bytes},
     wire::{ClientEvent, ClientWire, Open, Push, ServerEvent, ServerWire},
@@ -87,7 +87,7 @@ fn recorded_call_is_read_and_answered() {
     assert_eq!(first, r#"{"A":10,"B":20}"#);
     assert_eq!((head.codec, head.oneway, head.timeout), (Codec::Json, false, None));
     assert_eq!(head.metadata.text("authorization"), Some("bearer x"));
-    side.machine.reply(id, &Bytes::from_static(b"[]"), &mut side.out);
+    side.machine.reply(id, Outgoing::Lent(b"[]"), &mut side.out);
     let expected =
         "08008010 0000000000000000 0000001a 00000005 4172697468 00000003 4d756c 00000000 00000002 5b5d";
     assert_eq!(side.out.take_all(), bytes(expected));
@@ -117,7 +117,7 @@ fn call_is_found_at_any_split_and_by_the_short_way() {
     let (_, opened) = next();
     assert_eq!((opened.timeout, opened.codec), (Some(Duration::from_millis(250)), Codec::MsgPack));
     assert_eq!(next().0, "way");
-    side.machine.reply(opened.id, &Bytes::new(), &mut side.out);
+    side.machine.reply(opened.id, Outgoing::EMPTY, &mut side.out);
     assert_eq!(side.out.take_all()[4..12], [0xFF; 8], "the sequence comes back");
 }
 
@@ -313,7 +313,7 @@ fn metadata_goes_before_a_reply_in_one_frame() {
     trailers.insert("last", "2").unwrap();
     side.machine.head(id, &head, &mut side.out);
     assert!(side.out.is_empty());
-    side.machine.reply_with(id, &Bytes::from_static(b"packed"), true, &trailers, &mut side.out);
+    side.machine.reply_with(id, Outgoing::Lent(b"packed"), true, &trailers, &mut side.out);
     let sent = side.out.take_all();
     assert_eq!(sent[2], 0x84);
     let events = client().events(&sent);
@@ -335,17 +335,18 @@ fn client_writes_what_go_writes() {
     let mut short = Client::new(Limits::default()).with_short_names(true);
     short.method(0, "calc.v1.Arith/Mul", None, &mut side.out);
     let request = Bytes::from_static(br#"{"A":10,"B":20}"#);
-    short.open(0, open, Some(&request), &mut side.out).unwrap();
+    short.open(0, open, Some((&request).into()), &mut side.out).unwrap();
     assert_eq!(side.out.take_all(), bytes(RECORDED));
 
     let timeout = Some(Duration::from_micros(1_500_001));
     let open = Open { timeout, codec: Codec::MsgPack, oneway: true, ..OPEN };
-    side.machine.open(1, open, Some(&Bytes::new()), &mut side.out).unwrap();
+    side.machine.open(1, open, Some(Outgoing::EMPTY), &mut side.out).unwrap();
     let expected = frame(0x20, 3, 1, ["calc.Arith", "Mul"], &[("__ServerTimeout", "1501")], b"");
     assert_eq!(side.out.take_all(), expected);
 
-    let refused =
-        |open: Open<'_>, first| client().machine.open(1, open, first, &mut Outbox::new()).unwrap_err();
+    let refused = |open: Open<'_>, first: Option<&Bytes>| {
+        client().machine.open(1, open, first.map(Outgoing::from), &mut Outbox::new()).unwrap_err()
+    };
     assert!(
         refused(Open { codec: Codec::Postcard, ..OPEN }, Some(&request)).message().contains("no postcard")
     );
@@ -464,7 +465,7 @@ fn client_says_nothing_before_connect_is_answered() {
     side.machine.method(0, "calc.Arith/Mul", None, &mut side.out);
     side.machine.greet(&mut side.out);
     let first = Bytes::from_static(b"first");
-    side.machine.open(0, OPEN, Some(&first), &mut side.out).unwrap();
+    side.machine.open(0, OPEN, Some((&first).into()), &mut side.out).unwrap();
     let request = side.out.take_all();
     assert_eq!(request, b"CONNECT /_rpcx_ HTTP/1.0\n\n");
     let mut peer = server(Limits::default());
@@ -472,7 +473,7 @@ fn client_says_nothing_before_connect_is_answered() {
     assert!(side.events(&peer.out.take_all()).is_empty());
     let (id, _, first) = peer.open(&side.out.take_all());
     assert_eq!(first, "first");
-    peer.machine.reply(id, &first, &mut peer.out);
+    peer.machine.reply(id, (&first).into(), &mut peer.out);
     assert!(matches!(side.events(&peer.out.take_all())[..], [ClientEvent::Reply { id: 0, .. }]));
 
     let mut odd = Client::new(Limits::default()).over_http(true);

@@ -11,7 +11,7 @@ use super::{
     transcode,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Metadata, Outbox, SchemaId, Status,
+    Codec, Fatal, Input, Limits, Metadata, Outbox, Outgoing, SchemaId, Status,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open, no_streams},
 };
 use bytes::Bytes;
@@ -118,7 +118,7 @@ impl ClientWire for Client {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         if open.more {
@@ -136,9 +136,8 @@ impl ClientWire for Client {
         let body = match (first, open.rest) {
             (Some(first), []) => first,
             (first, rest) => {
-                let parts: Vec<&[u8]> = first.into_iter().chain(rest).map(|part| &part[..]).collect();
-                joined = Bytes::from(parts.concat());
-                &joined
+                joined = first.unwrap_or(Outgoing::EMPTY).with(rest).into();
+                Outgoing::Shared(&joined)
             }
         };
         if body.len() > MESSAGE_BYTES_MAX as usize - 2 * super::AROUND_MAX {
@@ -150,10 +149,10 @@ impl ClientWire for Client {
             Encoded::Compact => {
                 let refused =
                     |malformed| Status::internal(format!("a request that is no struct: {malformed}"));
-                Some(Bytes::from(transcode::to_compact(body).map_err(refused)?.0))
+                Some(Bytes::from(transcode::to_compact(&body).map_err(refused)?.0))
             }
         };
-        let body = compact.as_ref().unwrap_or(body);
+        let body = compact.as_ref().map_or(body, Outgoing::from);
         let form = if compact.is_some() { Form::Compact } else { Form::Strict };
         let kind = if open.oneway { Kind::Oneway } else { Kind::Call };
         let head = Head { form, kind, name: name.as_bytes(), sequence: id as i32, len: 0 };
@@ -179,7 +178,7 @@ impl ClientWire for Client {
                 let header = Header { sequence: id, flags: 0, encoded, zlib, metadata };
                 let mut message = Vec::with_capacity(32 + name.len() + body.len());
                 head.write(&mut message);
-                message.extend_from_slice(body);
+                message.extend_from_slice(&body);
                 let mut frame = Vec::with_capacity(message.len() + 64);
                 header.write(&message, &mut frame);
                 out.put(&frame.into());

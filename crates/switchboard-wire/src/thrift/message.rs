@@ -4,8 +4,8 @@ use super::{
     Encoded, Malformed, NAME_MAX,
     compact::{put_varint, varint},
 };
-use crate::Outbox;
-use bytes::{BufMut, Bytes};
+use crate::{Outbox, Outgoing};
+use bytes::BufMut;
 
 /// The first byte of a compact message.
 pub const COMPACT: u8 = 0x82;
@@ -124,7 +124,7 @@ impl<'a> Head<'a> {
     }
 
     /// Writes a message with this struct behind it, in a frame or without one.
-    pub(super) fn put(&self, framed: bool, body: &Bytes, out: &mut Outbox) {
+    pub(super) fn put(&self, framed: bool, body: Outgoing<'_>, out: &mut Outbox) {
         let tail = out.tail();
         tail.reserve(32 + self.name.len() + body.len().min(BODY_USUAL));
         let at = tail.len();

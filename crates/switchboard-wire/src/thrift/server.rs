@@ -13,7 +13,7 @@ use super::{
     names, transcode,
 };
 use crate::{
-    Codec, Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Status, method,
+    Codec, Fatal, Input, Limits, Metadata, MethodId, MethodTable, Outbox, Outgoing, Status, method,
     wire::{CallId, Encoding, Opened, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -128,8 +128,8 @@ impl Server {
             && begins
         {
             let name = Name::Other(bare(head.name).into());
-            let body = exception::write(&status).into();
-            write(&name, head.sequence, head.form, framed, None, Kind::Exception, &body, out);
+            let body = exception::write(&status);
+            write(&name, head.sequence, head.form, framed, None, Kind::Exception, Outgoing::Lent(&body), out);
         }
         Fatal(text)
     }
@@ -199,7 +199,7 @@ impl Server {
             }
             (_, body) => {
                 let body = body.err().unwrap_or_default();
-                self.finish(id, Kind::Exception, &body.into(), out);
+                self.finish(id, Kind::Exception, Outgoing::Lent(&body), out);
                 self.advance(out);
                 Ok(ServerEvent::Handled)
             }
@@ -247,7 +247,7 @@ impl Server {
     }
 
     /// Ends a call; its reply goes out if it is its turn.
-    fn finish(&mut self, id: CallId, kind: Kind, body: &Bytes, out: &mut Outbox) {
+    fn finish(&mut self, id: CallId, kind: Kind, body: Outgoing<'_>, out: &mut Outbox) {
         let at = id.wrapping_sub(self.first) as usize;
         let Some(pending) = self.pending.get_mut(at) else { return };
         if !matches!(pending.state, State::Waiting) {
@@ -258,7 +258,7 @@ impl Server {
             pending.state = State::Over;
         } else {
             self.held += body.len() + WAITING_BYTES;
-            pending.state = State::Done(kind, body.clone());
+            pending.state = State::Done(kind, body.to_bytes());
         }
         self.advance(out);
     }
@@ -271,7 +271,7 @@ impl Server {
                 State::Over => {}
                 State::Done(kind, body) => {
                     self.held -= body.len() + WAITING_BYTES;
-                    pending.write(*kind, body, out);
+                    pending.write(*kind, body.into(), out);
                 }
             }
             self.pending.pop_front();
@@ -291,7 +291,7 @@ enum Begun {
 }
 
 impl Pending {
-    fn write(&self, kind: Kind, body: &Bytes, out: &mut Outbox) {
+    fn write(&self, kind: Kind, body: Outgoing<'_>, out: &mut Outbox) {
         let Pending { name, sequence, form, framed, header, .. } = self;
         write(name, *sequence, *form, *framed, header.as_deref(), kind, body, out);
     }
@@ -306,13 +306,13 @@ fn write(
     framed: bool,
     header: Option<&Header>,
     kind: Kind,
-    body: &Bytes,
+    body: Outgoing<'_>,
     out: &mut Outbox,
 ) {
     let mut kind = kind;
     let compact = match form.encoded() {
         Encoded::Binary => None,
-        Encoded::Compact => Some(match transcode::to_compact(body) {
+        Encoded::Compact => Some(match transcode::to_compact(&body) {
             Ok((compact, _)) => Bytes::from(compact),
             Err(malformed) => {
                 kind = Kind::Exception;
@@ -322,12 +322,12 @@ fn write(
             }
         }),
     };
-    let body = compact.as_ref().unwrap_or(body);
+    let body = compact.as_ref().map_or(body, Outgoing::from);
     let head = Head { form, kind, name: name.bytes(), sequence, len: 0 };
     let Some(header) = header else { return head.put(framed, body, out) };
     let mut message = Vec::with_capacity(32 + name.bytes().len() + body.len());
     head.write(&mut message);
-    message.extend_from_slice(body);
+    message.extend_from_slice(&body);
     let mut frame = Vec::with_capacity(message.len() + 64);
     header.write(&message, &mut frame);
     out.put(&frame.into());
@@ -339,9 +339,9 @@ fn unreadable(frame: &[u8], number: i32, text: String, out: &mut Outbox) -> Fata
         let sequence = u32::from_be_bytes(*sequence);
         let encoded = Encoded::Binary;
         let header = Header { sequence, flags: 0, encoded, zlib: false, metadata: Metadata::new() };
-        let body = exception::write_parts(&text, number).into();
+        let body = exception::write_parts(&text, number);
         let (name, form) = (Name::Known(""), Form::Strict);
-        write(&name, sequence as i32, form, true, Some(&header), Kind::Exception, &body, out);
+        write(&name, sequence as i32, form, true, Some(&header), Kind::Exception, Outgoing::Lent(&body), out);
     }
     Fatal(text)
 }
@@ -394,7 +394,7 @@ impl ServerWire for Server {
         }
     }
 
-    fn reply(&mut self, id: CallId, item: &Bytes, out: &mut Outbox) {
+    fn reply(&mut self, id: CallId, item: Outgoing<'_>, out: &mut Outbox) {
         self.finish(id, Kind::Reply, item, out);
     }
 
@@ -408,7 +408,7 @@ impl ServerWire for Server {
     fn reply_with(
         &mut self,
         id: CallId,
-        item: &Bytes,
+        item: Outgoing<'_>,
         _compressed: bool,
         _trailers: &Metadata,
         out: &mut Outbox,
@@ -419,10 +419,10 @@ impl ServerWire for Server {
     fn end(&mut self, id: CallId, end: Result<&Metadata, &Status>, out: &mut Outbox) {
         match end {
             // An empty struct, should a method have ended without a word.
-            Ok(_) => self.finish(id, Kind::Reply, &Bytes::from_static(&[0]), out),
+            Ok(_) => self.finish(id, Kind::Reply, Outgoing::Lent(&[0]), out),
             Err(status) => {
                 self.head(id, status.metadata(), out);
-                self.finish(id, Kind::Exception, &exception::write(status).into(), out);
+                self.finish(id, Kind::Exception, Outgoing::Lent(&exception::write(status)), out);
             }
         }
     }

@@ -8,7 +8,8 @@ use super::{
     *,
 };
 use crate::{
-    Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, ServiceInfo, Status,
+    Code, Codec, Input, Kind, Limits, Metadata, MethodInfo, MethodTable, Outbox, Outgoing, ServiceInfo,
+    Status,
     wire::{ClientEvent, ClientWire, Encoding, Open, ServerEvent, ServerWire},
 };
 use bytes::Bytes;
@@ -54,7 +55,7 @@ fn echoes(server: &mut Server, bytes: &[u8]) -> (Vec<Bytes>, Vec<u8>, Option<Str
                 Ok(Some(ServerEvent::Open { id, first, head, .. })) => {
                     assert_eq!(head.codec, Codec::Thrift);
                     let first = first.unwrap();
-                    server.reply(id, &first, &mut out);
+                    server.reply(id, (&first).into(), &mut out);
                     seen.push(first);
                 }
                 Ok(Some(ServerEvent::Handled)) => {}
@@ -213,11 +214,11 @@ fn replies_wait_for_earlier_ones_unless_the_client_matches_them() {
         assert_eq!(head.oneway, ids.len() == 1);
         ids.push(id);
     }
-    server_.reply(ids[3], &Bytes::from_static(&[0]), &mut out);
+    server_.reply(ids[3], Outgoing::Lent(&[0]), &mut out);
     server_.end(ids[2], Err(&Status::not_found("gone")), &mut out);
-    server_.reply(ids[1], &Bytes::from_static(&[0]), &mut out);
+    server_.reply(ids[1], Outgoing::Lent(&[0]), &mut out);
     assert!(out.is_empty() && server_.held() > 0);
-    server_.reply(ids[0], &Bytes::from_static(&[0]), &mut out);
+    server_.reply(ids[0], Outgoing::Lent(&[0]), &mut out);
     assert_eq!(server_.held(), 0);
     let answers = out.take_all();
     let mut rest = &answers[..];
@@ -315,7 +316,7 @@ fn client_and_server_understand_each_other_in_every_way() {
                 rest: &[],
             };
             for id in [7, 0xFFFF_FFFF] {
-                client.open(id, open, Some(&body), &mut there).unwrap();
+                client.open(id, open, Some((&body).into()), &mut there).unwrap();
             }
             let mut input = Input::default();
             input.extend(&there.take_all());
@@ -331,7 +332,7 @@ fn client_and_server_understand_each_other_in_every_way() {
                 calls.push(id);
             }
             server.head(calls[0], &metadata, &mut back);
-            server.reply(calls[0], &body, &mut back);
+            server.reply(calls[0], (&body).into(), &mut back);
             server.end(calls[1], Err(&Status::not_found("no such post")), &mut back);
             let mut input = Input::default();
             input.extend(&back.take_all());

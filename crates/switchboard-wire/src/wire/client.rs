@@ -1,7 +1,7 @@
 //! The client's side of a protocol.
 
 use super::{CallId, ClientEvent, Codec, Encoding, Fatal};
-use crate::{Input, Metadata, Outbox, SchemaId, Status};
+use crate::{Input, Metadata, Outbox, Outgoing, SchemaId, Status};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub trait ClientWire: Send {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status>;
 

@@ -95,8 +95,8 @@ impl Reply {
     /// The message of a reply that has one, encoded; none of a stream.
     pub fn message(&self) -> Option<&Bytes> {
         match self.body() {
-            ReplyBody::Compressed(bytes) | ReplyBody::One(bytes) => Some(bytes),
-            ReplyBody::Parts(parts) => Some(parts.whole()),
+            ReplyBody::Compressed(bytes) => Some(bytes),
+            ReplyBody::One(message) => Some(message.whole()),
             ReplyBody::Many(_) => None,
         }
     }
@@ -115,11 +115,10 @@ impl Reply {
         self,
         mut change: impl FnMut(Bytes) -> Result<Bytes> + Send + 'static,
     ) -> Result<Reply> {
-        self.joined().try_map(|body| {
+        self.try_map(|body| {
             Ok(match body {
                 ReplyBody::Compressed(bytes) => ReplyBody::Compressed(bytes),
-                ReplyBody::One(bytes) => ReplyBody::One(change(bytes)?),
-                parts @ ReplyBody::Parts(_) => parts,
+                ReplyBody::One(message) => ReplyBody::One(change(message.into_whole())?.into()),
                 ReplyBody::Many(items) => {
                     let change = move |message: Message| change(message.bytes).map(Message::from);
                     ReplyBody::Many(Changed::of(items, Box::new(change)))
@@ -133,8 +132,8 @@ impl Reply {
         if !packing.packs() {
             return self;
         }
-        self.joined().map(|body| match body {
-            ReplyBody::One(bytes) => super::compressed(packing, bytes),
+        self.map(|body| match body {
+            ReplyBody::One(message) => super::compressed(packing, message.into_whole()),
             ReplyBody::Many(items) => {
                 ReplyBody::Many(Changed::of(items, Box::new(move |message| Ok(packing.pack(message.bytes)))))
             }

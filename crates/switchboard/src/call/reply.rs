@@ -3,7 +3,6 @@
 use super::{Cx, ReplyMetadata};
 use crate::{
     Metadata, Payload, Result,
-    codec::{Form, Parts},
     compression::{Message, Packing},
     stream::Items,
 };
@@ -39,9 +38,7 @@ pub(crate) enum ReplyBody {
     /// The only one, compressed as its caller asked for.
     Compressed(Bytes),
     /// The only one.
-    One(Bytes),
-    /// The only one, which is large, in several parts.
-    Parts(Box<Parts>),
+    One(Payload),
     /// As they are made.
     Many(Streamed),
 }
@@ -59,22 +56,12 @@ impl Reply {
         let context = cx.context_mut();
         let packing = context.packing;
         let ReplyMetadata { head, trailers } = context.reply.take();
-        let body = match message.0 {
-            Form::One(message) if !packing.packs() => ReplyBody::One(message),
-            Form::Parts(parts) if !packing.packs() => ReplyBody::Parts(parts),
-            form => compressed(packing, Payload(form).into_whole()),
+        let body = match packing.packs() {
+            false => ReplyBody::One(message),
+            true => compressed(packing, message.into_whole()),
         };
         context.answered = Some(ReplyParts { metadata: head, trailers, body });
         Reply(Held::Context(cx))
-    }
-
-    /// The same reply with its only message in one piece.
-    pub(crate) fn joined(mut self) -> Reply {
-        if let ReplyBody::Parts(parts) = self.body() {
-            let whole = parts.whole().clone();
-            self.parts_mut().body = ReplyBody::One(whole);
-        }
-        self
     }
 
     /// A reply of a stream of messages.
@@ -130,7 +117,7 @@ impl Reply {
     /// Puts others in the place of its messages, where the reply is.
     pub(crate) fn map(mut self, change: impl FnOnce(ReplyBody) -> ReplyBody) -> Reply {
         let body = &mut self.parts_mut().body;
-        *body = change(mem::replace(body, ReplyBody::One(Bytes::new())));
+        *body = change(mem::replace(body, ReplyBody::Compressed(Bytes::new())));
         self
     }
 
@@ -140,7 +127,7 @@ impl Reply {
     /// That of `change`.
     pub(crate) fn try_map(mut self, change: impl FnOnce(ReplyBody) -> Result<ReplyBody>) -> Result<Reply> {
         let body = &mut self.parts_mut().body;
-        *body = change(mem::replace(body, ReplyBody::One(Bytes::new())))?;
+        *body = change(mem::replace(body, ReplyBody::Compressed(Bytes::new())))?;
         Ok(self)
     }
 }
@@ -169,7 +156,7 @@ impl From<ReplyParts> for Reply {
 #[cold]
 pub(crate) fn compressed(packing: Packing, message: Bytes) -> ReplyBody {
     let Message { bytes, compressed } = packing.pack(message);
-    if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes) }
+    if compressed { ReplyBody::Compressed(bytes) } else { ReplyBody::One(bytes.into()) }
 }
 
 impl fmt::Debug for Reply {
@@ -178,7 +165,6 @@ impl fmt::Debug for Reply {
         let body = match body {
             ReplyBody::Compressed(message) => format!("Compressed({} bytes)", message.len()),
             ReplyBody::One(message) => format!("One({} bytes)", message.len()),
-            ReplyBody::Parts(parts) => format!("Parts({})", parts.parts().len()),
             ReplyBody::Many(_) => "Many".to_owned(),
         };
         f.debug_struct("Reply")

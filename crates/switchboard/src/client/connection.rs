@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    Encoding, Input, Outbox,
+    Encoding, Input, Outbox, Outgoing,
     native::Client,
     wire::{CallId, ClientEvent, ClientWire, Open},
 };
@@ -188,7 +188,12 @@ impl Connection {
 
     /// Sends a unary call; its number is for [`poll_unary`](Self::poll_unary) and [`cancel`](Self::cancel).
     #[inline]
-    pub(super) fn unary(&self, request: &Request<'_>, message: &Bytes, waker: &Waker) -> Result<CallId> {
+    pub(super) fn unary(
+        &self,
+        request: &Request<'_>,
+        message: Outgoing<'_>,
+        waker: &Waker,
+    ) -> Result<CallId> {
         let mut inner = self.lock();
         inner.open(request, Some(message), false, false, || State::Waiting(Some(waker.clone())))
     }
@@ -202,12 +207,13 @@ impl Connection {
         waker: &Waker,
     ) -> Result<CallId> {
         let mut inner = self.lock();
-        let (first, rest) = parts.split_first().map_or((None, parts), |(first, rest)| (Some(first), rest));
+        let (first, rest) =
+            parts.split_first().map_or((None, parts), |(first, rest)| (Some(first.into()), rest));
         inner.open(&Request { rest, ..*request }, first, false, false, || State::Waiting(Some(waker.clone())))
     }
 
     /// Sends a one-way call.
-    pub(super) fn oneway(&self, request: &Request<'_>, message: &Bytes) -> Result<()> {
+    pub(super) fn oneway(&self, request: &Request<'_>, message: Outgoing<'_>) -> Result<()> {
         let mut inner = self.lock();
         let id = inner.open(request, Some(message), false, true, || State::Oneway)?;
         inner.calls.remove(id);
@@ -218,7 +224,7 @@ impl Connection {
     pub(super) fn stream(
         &self,
         request: &Request<'_>,
-        message: Option<&Bytes>,
+        message: Option<Outgoing<'_>>,
         inbound: &Arc<Queue>,
         outbound: Option<Arc<Queue>>,
     ) -> Result<CallId> {
@@ -305,7 +311,7 @@ impl Inner {
     fn open(
         &mut self,
         request: &Request<'_>,
-        message: Option<&Bytes>,
+        message: Option<Outgoing<'_>>,
         more: bool,
         oneway: bool,
         state: impl FnOnce() -> State,

@@ -45,7 +45,7 @@ use crate::{
     stream::Queue,
 };
 use bytes::Bytes;
-use head::Outgoing;
+use head::OutgoingRequest;
 use link::{InFlight, Link};
 use settings::{Terms, Version};
 use std::{
@@ -224,9 +224,9 @@ fn time_left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(crate::clock::now()))
 }
 
-fn outgoing(begin: &Begin, left: Option<Duration>) -> Outgoing<'_> {
+fn outgoing(begin: &Begin, left: Option<Duration>) -> OutgoingRequest<'_> {
     let oneway = begin.asked.as_ref().is_some_and(|asked| asked.oneway);
-    Outgoing { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata, oneway }
+    OutgoingRequest { method: begin.method, codec: begin.codec, left, metadata: &begin.metadata, oneway }
 }
 
 /// Whether the call may be sent again although nobody knows what its method does.

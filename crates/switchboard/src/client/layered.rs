@@ -233,7 +233,7 @@ async fn hand_on(cx: &Cx, into: &Sender<Bytes>, mut replies: Receiver<Bytes>) ->
 }
 
 fn one(message: Bytes, metadata: Metadata, trailers: Metadata) -> Reply {
-    ReplyParts { metadata, trailers, body: ReplyBody::One(message) }.into()
+    ReplyParts { metadata, trailers, body: ReplyBody::One(message.into()) }.into()
 }
 
 fn decode(_: Codec, message: Bytes) -> Result<Bytes> {

@@ -99,7 +99,7 @@ impl Local {
             let mut called = called?;
             let called =
                 poll_fn(move |cx| context::scope(deadline, trace.as_ref(), || called.as_mut().poll(cx)));
-            let reply = within(deadline, called).await?.joined();
+            let reply = within(deadline, called).await?;
             match reply.body() {
                 ReplyBody::One(message) if message.len() > max => {
                     Err(too_large("a reply", message.len(), max))
@@ -144,12 +144,12 @@ pub(super) fn pump(
     let mut items: Pin<Box<dyn Items>> = match body {
         ReplyBody::One(item) => {
             into.set_head(metadata);
-            into.push_now(item);
+            into.push_now(item.into_whole());
             into.finish(Ok(trailers));
             return Ok(());
         }
         // Nobody asked for it: messages of this process have no wire.
-        ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
+        ReplyBody::Compressed(_) => {
             return Err(Status::internal("a reply inside the process that was prepared for a wire"));
         }
         ReplyBody::Many(items) => items.into_items(),

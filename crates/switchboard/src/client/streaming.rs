@@ -116,7 +116,12 @@ impl Begin {
         let compressed = message.as_ref().is_some_and(|message| message.compressed);
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
         let inbound = Arc::new(Queue::new(ROOM).packing(packing));
-        connection.stream(&request, message.as_ref().map(|message| &message.bytes), &inbound, outbound)?;
+        connection.stream(
+            &request,
+            message.as_ref().map(|message| (&message.bytes).into()),
+            &inbound,
+            outbound,
+        )?;
         Ok(Begun { inbound, packing, follow: None })
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Codec, Compression, Metadata, Payload, Reply, Result, Status,
     call::{ReplyBody, ReplyParts, RequestBody},
-    codec::Form,
+    codec::Pieces,
     compression::{Message, Packing},
     guard,
     stream::check_reply,
@@ -345,27 +345,27 @@ impl Raw {
     /// Sends the call if there is a connection, else begins to wait for one; true once it is sent.
     #[inline(always)]
     fn begin(&mut self, cx: &Context<'_>) -> Result<bool> {
-        if let (Target::Connection(connection), Some(Payload(Form::Parts(parts))), None, Compression::None) =
-            (&self.begin.target, &self.request, &self.begin.mistake, self.begin.compression)
-        {
-            let sent = connection.unary_parts(&self.begin.request(), parts.parts(), cx.waker());
-            return self.sent(sent);
-        }
-        if let (Target::Connection(connection), Some(Payload(Form::One(request))), None) =
+        let (Target::Connection(connection), Some(message), None) =
             (&self.begin.target, &self.request, &self.begin.mistake)
-        {
-            let sent = if self.begin.compression == Compression::None {
-                connection.unary(&self.begin.request(), request, cx.waker())
-            } else {
-                let sent = self.begin.send_packed(connection, request, cx.waker());
+        else {
+            return self.begin_elsewhere(cx);
+        };
+        let sent = match message.pieces() {
+            Pieces::One(message) if self.begin.compression == Compression::None => {
+                connection.unary(&self.begin.request(), message, cx.waker())
+            }
+            Pieces::Parts(parts) if self.begin.compression == Compression::None => {
+                connection.unary_parts(&self.begin.request(), parts, cx.waker())
+            }
+            _ => {
+                let sent = self.begin.send_packed(connection, message.whole(), cx.waker());
                 sent.map(|(id, packing)| {
                     self.packing = Some(Box::new(packing));
                     id
                 })
-            };
-            return self.sent(sent);
-        }
-        self.begin_elsewhere(cx)
+            }
+        };
+        self.sent(sent)
     }
 
     /// The same where no connection was found when the call was made.
@@ -386,7 +386,7 @@ impl Raw {
                 Found::Chosen(ticket) => First::Chosen(ticket),
                 Found::Ready(ticket, connection) => {
                     let sent = if self.begin.compression == Compression::None {
-                        connection.unary(&self.begin.request(), request, cx.waker())
+                        connection.unary(&self.begin.request(), request.into(), cx.waker())
                     } else {
                         let sent = self.begin.send_packed(&connection, request, cx.waker());
                         sent.map(|(id, packing)| {
@@ -549,14 +549,14 @@ impl Begin {
         let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
-        Ok((connection.unary(&request, &bytes, waker)?, packing))
+        Ok((connection.unary(&request, (&bytes).into(), waker)?, packing))
     }
 
     fn send_oneway(&self, connection: &Connection, request: &Bytes) -> Result<()> {
         let packing = connection.packing(self.method, self.compression);
         let Message { bytes, compressed } = packing.pack(request.clone());
         let request = Request { encoding: packing.encoding(), compressed, ..self.request() };
-        connection.oneway(&request, &bytes)
+        connection.oneway(&request, (&bytes).into())
     }
 
     /// A connection, within the call's deadline; time spent here is taken off the timeout.
@@ -593,7 +593,7 @@ impl Begin {
 pub(super) fn answer_of(reply: Reply) -> Result<Answer> {
     match reply.into_parts() {
         ReplyParts { metadata: head, trailers, body: ReplyBody::One(item) } => {
-            Ok(Answer { item: item.into(), head, trailers, attempts: 1 })
+            Ok(Answer { item: item.into_whole().into(), head, trailers, attempts: 1 })
         }
         _ => Err(Status::internal("a stream of replies where one belongs")),
     }

@@ -1,4 +1,5 @@
-//! Memory for small messages on their way out: pieces of a block, so that encoding one costs no allocation.
+//! Memory for small messages that somebody shares, those of streams above all: pieces of a block, so that encoding one
+//! costs no allocation. Messages that are written at once lie in a [`Payload`](super::Payload) of their own.
 //!
 //! A message is gone from memory as soon as it is in an outbox, or its call has ended, and a block is used again from
 //! its start when all of its messages are gone. One that stays, with a caller who keeps it or in the queue of a slow
@@ -37,7 +38,7 @@ pub(super) fn encode(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     alone(len, write)
 }
 
-fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+pub(super) fn alone(len: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut own = BytesMut::with_capacity(OFFSET + len);
     own.put_bytes(0, OFFSET);
     own.advance(OFFSET);

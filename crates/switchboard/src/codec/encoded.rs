@@ -1,6 +1,6 @@
 //! Protobuf messages that stay encoded: read in place, answered without being built.
 
-use super::{PARTS_FROM, Payload, arena, proto, short_name};
+use super::{PARTS_FROM, Payload, proto, short_name};
 use crate::{Codec, Cx, Result};
 use buffa::{HasMessageView, Message, MessageView, SizeCache, ViewEncode};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl<M: Message + Serialize + DeserializeOwned + HasMessageView> Encoded<M> {
             // What the view borrows from the request is not copied.
             proto::gather(len, cx.request(), |into| view.write_to(&mut sizes, into))
         } else {
-            arena::encode(len as usize, |into| view.write_to(&mut sizes, into)).into()
+            Payload::encode(len as usize, |into| view.write_to(&mut sizes, into))
         };
         Ok(Encoded { codec: Codec::Proto, bytes, message: PhantomData })
     }

@@ -7,7 +7,6 @@ pub mod proto;
 pub mod serde;
 pub mod thrift;
 
-#[cfg(feature = "proto")]
 mod arena;
 #[cfg(feature = "proto")]
 mod encoded;
@@ -19,7 +18,7 @@ mod segments;
 #[cfg(feature = "proto")]
 pub use encoded::Encoded;
 pub use payload::Payload;
-pub(crate) use payload::{Form, Parts};
+pub(crate) use payload::Pieces;
 #[cfg(feature = "proto")]
 pub(crate) use segments::MESSAGE_MIN as PARTS_FROM;
 

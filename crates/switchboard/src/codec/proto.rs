@@ -47,7 +47,7 @@ pub fn encode_payload<M: Message + Serialize>(message: &M, codec: Codec) -> Resu
     if len as usize >= PARTS_FROM {
         return Ok(gather(len, None, |into| message.write_to(&mut sizes, into)));
     }
-    Ok(arena::encode(len as usize, |into| message.write_to(&mut sizes, into)).into())
+    Ok(Payload::encode(len as usize, |into| message.write_to(&mut sizes, into)))
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! Serde types: postcard between Rust programs, JSON and MessagePack with everybody else.
 
-use super::{OFFSET, foreign, malformed, msgpack, raw, short_name};
+use super::{OFFSET, Payload, foreign, malformed, msgpack, raw, short_name};
 use crate::{Codec, Result};
 use bytes::{Buf, Bytes};
 use serde::{Serialize, de::DeserializeOwned};
@@ -11,24 +11,50 @@ use std::cell::Cell;
 /// # Errors
 /// `Internal` when the type refuses to be written, `Unimplemented` for protobuf, Thrift and FlatBuffers.
 pub fn encode<T: Serialize>(message: &T, codec: Codec) -> Result<Bytes> {
+    write(message, codec, payload)
+}
+
+/// As [`encode`], for messages that are sent at once: small ones need no memory of their own.
+///
+/// # Errors
+/// Those of [`encode`].
+pub fn encode_payload<T: Serialize>(message: &T, codec: Codec) -> Result<Payload> {
+    write(message, codec, |mut scratch| {
+        if scratch.len() > SCRATCH_MAX {
+            return payload(scratch).into();
+        }
+        let written = &scratch[OFFSET..];
+        let payload = Payload::encode(written.len(), |into| into.extend_from_slice(written));
+        scratch.truncate(OFFSET);
+        SCRATCH.set(scratch);
+        payload
+    })
+}
+
+/// Writes a message into the scratch, and passes that on.
+fn write<T: Serialize, P: From<Vec<u8>>>(
+    message: &T,
+    codec: Codec,
+    finish: impl FnOnce(Vec<u8>) -> P,
+) -> Result<P> {
     let refused = |error: &dyn std::fmt::Display| {
         crate::Status::internal(format!("{} cannot be written as {codec}: {error}", short_name::<T>()))
     };
     match codec {
         Codec::Postcard => postcard::serialize_with_flavor(message, Scratch(scratch()))
-            .map(payload)
+            .map(finish)
             .map_err(|error| refused(&error)),
         Codec::Json => {
             let mut scratch = scratch();
             serde_json::to_writer(&mut scratch, message).map_err(|error| refused(&error))?;
-            Ok(payload(scratch))
+            Ok(finish(scratch))
         }
         Codec::MsgPack => {
             let mut scratch = scratch();
             msgpack::write(&mut scratch, message).map_err(|error| refused(&error))?;
-            Ok(payload(scratch))
+            Ok(finish(scratch))
         }
-        Codec::Raw => raw::write(message).map(Bytes::from).ok_or_else(|| {
+        Codec::Raw => raw::write(message).map(P::from).ok_or_else(|| {
             let text = format!(
                 "{} cannot be written as raw bytes: it is more than one value of bytes",
                 short_name::<T>()

@@ -197,9 +197,9 @@ impl Kept {
     /// # Errors
     /// The failure of one that surely did not begin: the next try is to run.
     fn of(answer: Result<Reply>) -> Result<Kept> {
-        match answer.map(|reply| reply.joined().into_parts()) {
+        match answer.map(Reply::into_parts) {
             Ok(ReplyParts { metadata: head, trailers, body: ReplyBody::One(message) }) => {
-                Ok(Kept::Answer { message, head, trailers })
+                Ok(Kept::Answer { message: message.into_whole(), head, trailers })
             }
             Ok(_) => Err(Status::internal("a stream of replies where one belongs")),
             Err(status) if matches!(status.retry(), Retry::Safe | Retry::After(_)) => Err(status),
@@ -216,7 +216,7 @@ impl Kept {
                     // A full head stays as it is.
                     let _ = head.insert(REPLAYED, "true");
                 }
-                let body = ReplyBody::One(message.clone());
+                let body = ReplyBody::One(message.clone().into());
                 Ok(ReplyParts { metadata: head, trailers: trailers.clone(), body }.into())
             }
             Kept::Failure(status) => Err(status.clone()),

@@ -245,7 +245,7 @@ struct Answered {
 
 impl Answered {
     fn one(mut self) -> Result<connectrpc::EncodedResponse, ConnectError> {
-        let ReplyParts { metadata, trailers, body } = self.reply.joined().into_parts();
+        let ReplyParts { metadata, trailers, body } = self.reply.into_parts();
         let ReplyBody::One(message) = body else {
             self.ticket.end(Code::Internal);
             return Err(refusal(&Status::internal(
@@ -258,7 +258,7 @@ impl Answered {
         }
         self.ticket.sent(message.len());
         self.ticket.end(Code::Ok);
-        let mut response = Response::new(message.into());
+        let mut response = Response::new(message.into_whole().into());
         response.headers = convert::headers(&metadata);
         response.trailers = convert::headers(&trailers);
         Ok(response)
@@ -269,8 +269,8 @@ impl Answered {
         let items = match body {
             ReplyBody::Many(items) => items.into_items(),
             // Of a method that no service declares, nobody knew before.
-            ReplyBody::One(message) => Only::of(message, metadata, trailers),
-            ReplyBody::Compressed(_) | ReplyBody::Parts(_) => {
+            ReplyBody::One(message) => Only::of(message.into_whole(), metadata, trailers),
+            ReplyBody::Compressed(_) => {
                 self.ticket.end(Code::Internal);
                 return Err(refusal(&Status::internal(
                     "the handler answered with one message where a stream belongs",

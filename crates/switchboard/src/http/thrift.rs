@@ -93,7 +93,7 @@ impl Thrift {
                     Ok(handler) => match handler.await {
                         Ok((message, metadata)) => {
                             reply_metadata = metadata;
-                            machine.reply(id, &message, &mut out);
+                            machine.reply(id, (&message).into(), &mut out);
                         }
                         Err(mut status) => {
                             reply_metadata = std::mem::take(status.metadata_mut());

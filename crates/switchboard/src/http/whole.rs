@@ -92,10 +92,10 @@ impl Whole<'_> {
                     tokio::time::timeout_at(deadline.into(), reply).await.unwrap_or_else(|_| Err(late()))
                 }
             };
-            let answer = reply.and_then(|reply| match reply.joined().into_parts() {
+            let answer = reply.and_then(|reply| match reply.into_parts() {
                 ReplyParts { mut metadata, trailers, body: ReplyBody::One(message) } => {
                     metadata.extend(trailers);
-                    Ok((message, metadata))
+                    Ok((message.into_whole(), metadata))
                 }
                 _ => Err(Status::internal("the handler answered with a stream where one message belongs")),
             });

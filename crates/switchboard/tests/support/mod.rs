@@ -16,7 +16,7 @@ use std::{
 use switchboard::{
     Call, Channel, ClientMethod, Code, Codec, Kind, Limit, MethodInfo, Receiver, Reply, Result, Running,
     Sender, Server, Service, ServiceInfo, Status,
-    codec::serde::{decode, encode},
+    codec::serde::{decode, encode, encode_payload},
     stream::stream_reply,
 };
 use tokio::sync::Notify;
@@ -182,7 +182,7 @@ impl Service for Probe {
                         cx.reply_trailer(name, value.clone())?;
                     }
                 }
-                Ok(Reply::one(encode(&Blob(text), codec)?, cx))
+                Ok(Reply::one(encode_payload(&Blob(text), codec)?, cx))
             }
             1 => {
                 let (bytes, _) = call.into_one()?;
@@ -226,7 +226,7 @@ impl Service for Probe {
                     assert_ne!(n, 666_666, "a reader that panics");
                     sum += n;
                 }
-                Ok(Reply::one(encode(&sum, codec)?, cx))
+                Ok(Reply::one(encode_payload(&sum, codec)?, cx))
             }
             7 => {
                 let (raw, cx) = call.into_many();
@@ -243,7 +243,7 @@ impl Service for Probe {
             8 => {
                 let (_, cx) = call.into_one()?;
                 let name = std::thread::current().name().unwrap_or_default().to_owned();
-                Ok(Reply::one(encode(&name, codec)?, cx))
+                Ok(Reply::one(encode_payload(&name, codec)?, cx))
             }
             9 => {
                 let (bytes, cx) = call.into_one()?;
@@ -251,12 +251,12 @@ impl Service for Probe {
                     self.next.as_ref().ok_or_else(|| Status::failed_precondition("nowhere to relay to"))?;
                 let text: Vec<u8> = decode(codec, bytes)?;
                 let _: Vec<u8> = ask(next, &HANG, &text).await?;
-                Ok(Reply::one(encode(&text, codec)?, cx))
+                Ok(Reply::one(encode_payload(&text, codec)?, cx))
             }
             10 => {
                 let (_, cx) = call.into_one()?;
                 std::thread::sleep(Duration::from_millis(15));
-                Ok(Reply::one(encode(&cx.peer().wire, codec)?, cx))
+                Ok(Reply::one(encode_payload(&cx.peer().wire, codec)?, cx))
             }
             11 => {
                 let (raw, cx) = call.into_many();
@@ -266,7 +266,7 @@ impl Service for Probe {
                     messages += 1;
                     bytes += len as u64;
                 }
-                Ok(Reply::one(encode(&(messages, bytes), codec)?, cx))
+                Ok(Reply::one(encode_payload(&(messages, bytes), codec)?, cx))
             }
             12 => {
                 let (bytes, cx) = call.into_one()?;
@@ -275,7 +275,7 @@ impl Service for Probe {
             13 => {
                 let (_, cx) = call.into_one()?;
                 let names: Vec<String> = cx.metadata().iter().map(|(name, _)| name.to_string()).collect();
-                Ok(Reply::one(encode(&names, codec)?, cx))
+                Ok(Reply::one(encode_payload(&names, codec)?, cx))
             }
             other => Err(Status::unimplemented(format!("no method number {other}"))),
         }
@@ -288,7 +288,7 @@ pub fn call<Q: serde::Serialize, R: serde::de::DeserializeOwned>(
     method: &'static ClientMethod,
     request: &Q,
 ) -> switchboard::UnaryCall<R> {
-    channel.unary(method, Codec::Postcard, encode(request, Codec::Postcard), decode::<R>)
+    channel.unary(method, Codec::Postcard, encode_payload(request, Codec::Postcard), decode::<R>)
 }
 
 /// The same, awaited.
@@ -392,7 +392,7 @@ pub async fn start(limits: &[(Limit, u64)]) -> (Running, Arc<Seen>) {
 
 /// So many bytes, there and back.
 pub async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec<u8>> {
-    let call = channel.unary(&ECHO, codec, encode(&Blob(vec![7; size]), codec), decode::<Blob>);
+    let call = channel.unary(&ECHO, codec, encode_payload(&Blob(vec![7; size]), codec), decode::<Blob>);
     raw::soon(call).await.map(|reply| reply.into_inner().0)
 }
 
@@ -400,7 +400,7 @@ pub async fn echo_of(channel: &Channel, codec: Codec, size: usize) -> Result<Vec
 pub async fn note_and_fail(channel: &Channel, seen: &Seen) {
     channel.oneway(&NOTE, Codec::Json, encode(&5u64, Codec::Json)).await.expect("it is sent");
     seen.until(|seen| seen.notes.load(Ordering::SeqCst) == 5).await;
-    let failed = channel.unary(&FAIL, Codec::Json, encode(&"why", Codec::Json), decode::<()>);
+    let failed = channel.unary(&FAIL, Codec::Json, encode_payload(&"why", Codec::Json), decode::<()>);
     let status = failed.await.expect_err("it fails");
     assert_eq!((status.code(), status.message()), (Code::NotFound, "why"));
     assert_eq!(status.details().len(), 1, "{status:?}");

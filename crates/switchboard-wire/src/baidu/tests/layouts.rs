@@ -1,7 +1,7 @@
 //! The older layouts: as the peers of brpc write and read them.
 
 use super::*;
-use crate::MethodId;
+use crate::{MethodId, Outgoing};
 
 /// "abc" to the first method of `Echo`, as brpc's client writes it.
 const HULU: &str = "48554c55 11000000 0c000000 0a044563686f 1000 1800 2001 0a03616263";
@@ -48,7 +48,7 @@ fn requests_are_read_and_answered() {
         assert_eq!((head.codec, &first[..]), (Codec::Proto, &b"\x0a\x03abc"[..]));
         assert!(head.metadata.is_empty() && head.timeout.is_none());
         let mut out = Outbox::new();
-        server.reply(id, &first, &mut out);
+        server.reply(id, (&first).into(), &mut out);
         assert_eq!(out.take_all(), hex(answer), "{layout:?}");
         // The short way, and a byte at a time.
         let mut input = Input::default();
@@ -58,7 +58,7 @@ fn requests_are_read_and_answered() {
         }
         let Opened { id, len, .. } = server.next_call(&mut input).unwrap();
         let first = input.take(len);
-        server.reply_with(id, &first, false, &Metadata::new(), &mut out);
+        server.reply_with(id, (&first).into(), false, &Metadata::new(), &mut out);
         assert_eq!(out.take_all(), hex(answer));
         let [ClientEvent::Reply { id: 1, item, .. }] = &heard_in(layout, &hex(answer))[..] else { panic!() };
         assert_eq!(item, &first);
@@ -90,7 +90,7 @@ fn clients_write_what_servers_read() {
             client.method(0, "test.Echo/Say", None, &mut out);
             client.index(0, 0);
             let sent = if layout == Layout::Hulu { metadata.clone() } else { Metadata::new() };
-            client.open(9, call(&sent), Some(&"abc".into()), &mut out).unwrap();
+            client.open(9, call(&sent), Some(Outgoing::Lent(b"abc")), &mut out).unwrap();
             let (_, head, first) = opened(&mut server_of(layout), &out.take_all());
             assert_eq!(first, "abc");
             assert_eq!(head.metadata.attachment(), sent.attachment());
@@ -169,7 +169,7 @@ fn correlation_ids_of_hulu_are_zig_zag_in_answers() {
         let mut server = server_of(Layout::Hulu);
         let (place, _, first) = opened(&mut server, &hulu(&meta, b""));
         let mut out = Outbox::new();
-        server.reply(place, &first, &mut out);
+        server.reply(place, (&first).into(), &mut out);
         let answer = out.take_all();
         let meta = Layout::Hulu.response(&answer[12..], 0).unwrap();
         assert_eq!(meta.correlation_id, id);
@@ -191,7 +191,7 @@ fn messages_are_compressed_as_each_layout_numbers_it() {
             client.method(0, "test.Echo/Say", None, &mut out);
             client.index(0, 0);
             let open = Open { encoding, compressed: true, ..call(&metadata) };
-            client.open(1, open, Some(&"squeezed".into()), &mut out).unwrap();
+            client.open(1, open, Some(Outgoing::Lent(b"squeezed")), &mut out).unwrap();
             let bytes = out.take_all();
             assert!(bytes.windows(asked.len()).any(|window| window == asked), "{layout:?} {encoding}");
             let mut server = server_of(layout);
@@ -202,7 +202,7 @@ fn messages_are_compressed_as_each_layout_numbers_it() {
                 other => panic!("{other:?}"),
             };
             assert_eq!((head.encoding, &first[..]), (encoding, &b"squeezed"[..]));
-            server.reply_with(id, &first, true, &metadata, &mut out);
+            server.reply_with(id, (&first).into(), true, &metadata, &mut out);
             let answer = out.take_all();
             assert!(answer.windows(told.len()).any(|window| window == told), "{layout:?} {encoding}");
         }
@@ -221,7 +221,7 @@ fn attachments_of_hulu_are_behind_a_message_of_known_size() {
         assert_eq!(head.metadata.attachment().map_or("".into(), Bytes::clone), attachment);
         let mut out = Outbox::new();
         server.head(id, &head.metadata, &mut out);
-        server.reply_with(id, &first, false, &Metadata::new(), &mut out);
+        server.reply_with(id, (&first).into(), false, &Metadata::new(), &mut out);
         let events = heard_in(Layout::Hulu, &out.take_all());
         let Some(ClientEvent::Reply { item, .. }) = events.first().filter(|_| attachment.is_empty()) else {
             assert!(!attachment.is_empty());
@@ -264,7 +264,7 @@ fn clients_say_what_has_no_place() {
     for layout in [Layout::Hulu, Layout::Sofa] {
         let mut client = client_of(layout);
         client.method(0, "test.Echo/Say", None, &mut out);
-        let mut refused = |open| client.open(1, open, Some(&"x".into()), &mut out).unwrap_err();
+        let mut refused = |open| client.open(1, open, Some(Outgoing::Lent(b"x")), &mut out).unwrap_err();
         let name = layout.name();
         let status = refused(Open { more: true, ..call(&metadata) });
         assert!(status.message().starts_with(&format!("{name} carries no streams")), "{status}");
@@ -274,7 +274,7 @@ fn clients_say_what_has_no_place() {
     }
     let mut client = client_of(Layout::Hulu);
     client.method(0, "test.Echo/Say", None, &mut out);
-    let status = client.open(1, call(&metadata), Some(&"x".into()), &mut out).unwrap_err();
+    let status = client.open(1, call(&metadata), Some(Outgoing::Lent(b"x")), &mut out).unwrap_err();
     assert!(status.message().contains("index=test.Echo/Say:PLACE"), "{status}");
     assert!(out.is_empty());
     let places = [("test.Echo/Say".to_owned(), 300)].into_iter().collect();
@@ -282,7 +282,7 @@ fn clients_say_what_has_no_place() {
     client.method(0, "test.Echo/Say", None, &mut out);
     // What the URL says is for a server with another order.
     client.index(0, 0);
-    client.open(1, call(&metadata), Some(&"x".into()), &mut out).unwrap();
+    client.open(1, call(&metadata), Some(Outgoing::Lent(b"x")), &mut out).unwrap();
     let meta = out.take_all();
     let meta = Layout::Hulu.request(&meta[12..meta.len() - 1], 1).unwrap();
     assert_eq!(meta.request.unwrap().method_index, Some(300));

@@ -2,7 +2,7 @@
 
 use super::{call, hex, server};
 use crate::{
-    Code, Input, Limits, Metadata, Outbox, Status,
+    Code, Input, Limits, Metadata, Outbox, Outgoing, Status,
     baidu::{Client, Server},
     wire::{ClientEvent, ClientWire, Codec, Open, ServerEvent, ServerWire},
 };
@@ -260,7 +260,7 @@ fn answers_outside_their_stream_are_taken_too() {
     let mut end = End::new(Client::new(Limits::default()));
     end.machine.method(0, "test.Echo/Count", None, &mut end.out);
     end.machine.streams(0);
-    end.machine.open(6, call(&Metadata::new()), Some(&Bytes::new()), &mut end.out).unwrap();
+    end.machine.open(6, call(&Metadata::new()), Some(Outgoing::EMPTY), &mut end.out).unwrap();
     let [ClientEvent::Reply { id: 6, item, .. }] = &end.hears(&plain)[..] else { panic!() };
     assert_eq!(&item[..], b"abc");
     // With a stream it is the first of the replies.
@@ -286,7 +286,7 @@ fn a_call_may_open_a_stream_for_nothing() {
         panic!()
     };
     assert_eq!(&first[..], b"abc");
-    end.machine.reply(0, &Bytes::from_static(b"xyz"), &mut end.out);
+    end.machine.reply(0, Outgoing::Lent(b"xyz"), &mut end.out);
     let plain = hex("50525043 00000009 00000006 12020800 2005 78797a");
     assert_eq!(end.wrote(), frame(7, u64::MAX, DATA, &[], &plain));
 }

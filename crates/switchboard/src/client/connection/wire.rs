@@ -3,7 +3,7 @@
 use crate::call::no_attachments;
 use bytes::Bytes;
 use switchboard_wire::{
-    Fatal, Input, Metadata, Outbox, SchemaId, Status,
+    Fatal, Input, Metadata, Outbox, Outgoing, SchemaId, Status,
     native::Client,
     wire::{CallId, ClientEvent, ClientWire, Encoding, Open},
 };
@@ -60,7 +60,7 @@ impl ClientWire for Wire {
         &mut self,
         id: CallId,
         open: Open<'_>,
-        first: Option<&Bytes>,
+        first: Option<Outgoing<'_>>,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         either!(self, machine => machine.open(id, open, first, out))

@@ -23,7 +23,7 @@ const OWN_HEADERS: usize = 8;
 
 /// A call as it is to be written.
 #[derive(Clone, Copy)]
-pub(super) struct Outgoing<'a> {
+pub(super) struct OutgoingRequest<'a> {
     pub(super) method: &'static ClientMethod,
     pub(super) codec: Codec,
     /// What is left of its timeout.
@@ -33,7 +33,7 @@ pub(super) struct Outgoing<'a> {
     pub(super) oneway: bool,
 }
 
-impl Outgoing<'_> {
+impl OutgoingRequest<'_> {
     pub(super) fn kind(&self) -> Kind {
         self.method.kind()
     }

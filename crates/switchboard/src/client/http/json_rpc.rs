@@ -3,7 +3,7 @@
 use super::{
     codes,
     compression::Compression,
-    head::Outgoing,
+    head::OutgoingRequest,
     link::InFlight,
     replies::check_type,
     settings::Terms,
@@ -27,7 +27,7 @@ pub(super) const AROUND: usize = 1 << 10;
 pub(super) async fn call(
     terms: Terms,
     link: &InFlight,
-    call: Outgoing<'_>,
+    call: OutgoingRequest<'_>,
     message: &Bytes,
 ) -> Result<calls::Answer> {
     let link = link.link();

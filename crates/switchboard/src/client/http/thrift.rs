@@ -2,7 +2,7 @@
 
 use super::{
     codes,
-    head::Outgoing,
+    head::OutgoingRequest,
     json_rpc::AROUND,
     link::InFlight,
     settings::Terms,
@@ -27,7 +27,7 @@ const ID: u32 = 1;
 pub(super) async fn call(
     terms: Terms,
     link: &InFlight,
-    call: Outgoing<'_>,
+    call: OutgoingRequest<'_>,
     message: &Bytes,
 ) -> Result<calls::Answer> {
     let link = link.link();
@@ -46,7 +46,7 @@ pub(super) async fn call(
         compressed: false,
         rest: &[],
     };
-    machine.open(ID, open, Some(message), &mut out)?;
+    machine.open(ID, open, Some(message.into()), &mut out)?;
     let (headers, mut body) = post(&terms, link, call, out.take_all().into()).await?;
     let head = codes::metadata(&headers, &terms.metadata)?;
     let bytes_max = terms.message_bytes_max.saturating_add(AROUND).max(REFUSAL_LEAST);

@@ -5,7 +5,7 @@ use super::{
     compression::Compression,
     connect,
     envelope::too_large,
-    head::Outgoing,
+    head::OutgoingRequest,
     json_rpc,
     link::{Answer, Body, InFlight, Link},
     replies::{Replies, check_type},
@@ -30,7 +30,7 @@ pub(super) const REFUSAL_LEAST: usize = 64 << 10;
 pub(super) async fn call(
     terms: Terms,
     link: &InFlight,
-    call: Outgoing<'_>,
+    call: OutgoingRequest<'_>,
     message: &Bytes,
 ) -> Result<calls::Answer> {
     // Boxed, as they are the rare ones.
@@ -80,7 +80,7 @@ pub(super) fn with_head(mut status: Status, head: Metadata) -> Status {
 async fn bare(
     terms: Terms,
     link: &Link,
-    call: Outgoing<'_>,
+    call: OutgoingRequest<'_>,
     wanted: &'static str,
     message: &Bytes,
 ) -> Result<calls::Answer> {
@@ -129,7 +129,7 @@ async fn bare(
 pub(super) async fn post(
     terms: &Terms,
     link: &Link,
-    call: Outgoing<'_>,
+    call: OutgoingRequest<'_>,
     request: Bytes,
 ) -> Result<(HeaderMap, Body)> {
     let exchange = link.begin(call.head(terms, link)?, Upload::One(request)).await?;

@@ -45,10 +45,10 @@ pub(super) fn answer<'a>(
         let packing = cx.packing();
         cx.set_packing(Packing::OFF, false);
         let request = RequestBody::One(messages.request(codec, Codec::Proto, &request)?);
-        let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?.joined();
+        let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?;
         reply.try_map(|body| match body {
             ReplyBody::One(message) => {
-                Ok(compressed(packing, messages.reply(Codec::Proto, codec, &message)?))
+                Ok(compressed(packing, messages.reply(Codec::Proto, codec, message.whole())?))
             }
             other => Ok(other),
         })

@@ -5,6 +5,7 @@ use crate::{
     Call, Cx, Kind, Metadata, Result, Retry, Status,
     access::Entry,
     call::{ReplyBody, ReplyParts, RequestBody},
+    codec::Pieces,
     compression::{Message, Packing},
     context,
     driver::calls::{Parked, Stage},
@@ -20,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use switchboard_wire::{
-    MethodId,
+    MethodId, Outgoing,
     wire::{CallId, Encoding, Head, ServerWire},
 };
 
@@ -167,7 +168,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         };
         if drops.is_none()
             && let Ok(Ok(reply)) = &started
-            && let ReplyParts { body: ReplyBody::One(item), metadata, trailers } = reply.parts()
+            && let ReplyParts { body: ReplyBody::One(message), metadata, trailers } = reply.parts()
+            && let Some(item) = message.one()
         {
             self.calls.release(index);
             if self.holding.room.level != Level::Calm && item.len() <= LARGE {
@@ -341,9 +343,11 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     fn succeed_with(&mut self, call: &Parked, reply: &ReplyParts) {
         let ReplyParts { metadata, trailers, body } = reply;
         match body {
-            ReplyBody::One(item) => self.succeed(call, metadata, item, trailers, false),
-            ReplyBody::Compressed(item) => self.succeed(call, metadata, item, trailers, true),
-            ReplyBody::Parts(item) => self.succeed_in_parts(call, metadata, item.parts(), trailers),
+            ReplyBody::One(message) => match message.pieces() {
+                Pieces::One(item) => self.succeed(call, metadata, item, trailers, false),
+                Pieces::Parts(parts) => self.succeed_in_parts(call, metadata, parts, trailers),
+            },
+            ReplyBody::Compressed(item) => self.succeed(call, metadata, item.into(), trailers, true),
             // Sent by whoever found it.
             ReplyBody::Many(_) => {}
         }
@@ -353,7 +357,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     #[cold]
     fn succeed_in_parts(&mut self, call: &Parked, metadata: &Metadata, parts: &[Bytes], trailers: &Metadata) {
         if call.oneway || !trailers.is_empty() {
-            return self.succeed(call, metadata, &parts.concat().into(), trailers, false);
+            return self.succeed(call, metadata, Outgoing::Lent(&parts.concat()), trailers, false);
         }
         let bytes = parts.iter().map(Bytes::len).sum::<usize>();
         if !self.takes_reply(call.method, bytes) {
@@ -375,7 +379,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         &mut self,
         call: &Parked,
         metadata: &Metadata,
-        item: &Bytes,
+        item: Outgoing<'_>,
         trailers: &Metadata,
         compressed: bool,
     ) {
@@ -428,7 +432,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         &mut self,
         id: CallId,
         metadata: &Metadata,
-        item: &Bytes,
+        item: Outgoing<'_>,
         compressed: bool,
         trailers: &Metadata,
     ) {
