@@ -239,9 +239,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         if let Some(tell) = self.wakes.asked() {
             self.show_calls(&tell);
         }
-        if self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed() {
-            return Poll::Ready(());
-        }
+        let silent = self.alarm.is_some_and(|alarm| alarm <= self.now) && self.alarmed();
         self.poll_ready();
         self.send_pushes();
         // Bytes that the sniffer read come first.
@@ -272,6 +270,10 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 _ if !self.out.is_empty() && flushed => continue,
                 _ => break,
             }
+        }
+        // What came while nothing ran here, however long that was, has been read by now.
+        if silent && self.pinged.is_some() {
+            return Poll::Ready(());
         }
         if self
             .draining
@@ -503,7 +505,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         }
     }
 
-    /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over.
+    /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over unless
+    /// there is one to be read.
     fn alarmed(&mut self) -> bool {
         let (overdue, next) = self.calls.overdue(self.now);
         for index in overdue {
@@ -529,10 +532,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 }
             };
             silent = pinged + self.settings.keepalive_timeout();
-            if silent <= self.now {
-                return true;
-            }
         }
+        let is_over = silent <= self.now;
         if let Some(began) = self.draining {
             silent = silent.min(began + LINGER);
             if began + LINGER <= self.now {
@@ -549,7 +550,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
             }
         }
         self.alarm = Some(alarm);
-        false
+        is_over
     }
 
     /// Gives back what the calls used; the next one begins anew.

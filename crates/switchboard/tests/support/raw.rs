@@ -4,7 +4,7 @@ use std::time::Duration;
 use switchboard::{Code, Running};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 
 pub const MAGIC: &[u8] = b"\xF5SWB";
@@ -125,6 +125,15 @@ impl Raw {
         let io = TcpStream::connect(address).await.expect("connect");
         io.set_nodelay(true).expect("nodelay");
         Raw { io, input: Vec::new(), greeted: false }
+    }
+
+    /// Takes a connection of a client and answers its preface.
+    pub async fn accept(listener: &TcpListener) -> Raw {
+        let (io, _) = soon(listener.accept()).await.expect("accept");
+        io.set_nodelay(true).expect("nodelay");
+        let mut raw = Raw { io, input: Vec::new(), greeted: false };
+        raw.send(PREFACE).await;
+        raw
     }
 
     /// Opens a connection and names the methods of the probe by their index.

@@ -50,9 +50,10 @@ impl Task {
         }
         let mut reads = 0;
         loop {
-            if let Some(end) = self.prepare(cx) {
-                return Poll::Ready(end);
-            }
+            let silent = match self.prepare(cx) {
+                Ok(silent) => silent,
+                Err(end) => return Poll::Ready(end),
+            };
             if let Err(error) = self.flush(cx) {
                 return Poll::Ready(self.lost(&format!("write: {error}")));
             }
@@ -65,6 +66,11 @@ impl Task {
                         return Poll::Pending;
                     }
                 }
+                // After a time in which nothing ran here, a sign may have come that only this read could see.
+                Poll::Pending if silent => {
+                    let why = format!("no sign of life for {:?} (keepalive)", self.keepalive * 2);
+                    return Poll::Ready(self.lost(&why));
+                }
                 Poll::Pending => {
                     self.rest();
                     if self.arm(cx) {
@@ -75,12 +81,14 @@ impl Task {
         }
     }
 
-    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write.
-    fn prepare(&mut self, cx: &Context<'_>) -> Option<Status> {
+    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write. True when
+    /// the server was silent for too long, unless there is something to be read.
+    fn prepare(&mut self, cx: &Context<'_>) -> Result<bool, Status> {
         let connection = self.connection.clone();
         connection.wakes.take(cx.waker(), &mut self.ready);
         let mut inner = connection.lock();
         inner.woken = false;
+        let mut silent = false;
         if !inner.task.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             inner.task = Some(cx.waker().clone());
         }
@@ -90,9 +98,7 @@ impl Task {
             if inner.earliest.is_some_and(|earliest| earliest <= now) {
                 inner.expire(now, &mut self.wake);
             }
-            if let Some(end) = self.check_life(&mut inner, now) {
-                return Some(end);
-            }
+            silent = self.is_silent(&mut inner, now);
         }
         if inner.out.len() < OUTBOX_HIGH {
             self.ready.append(&mut inner.due);
@@ -103,7 +109,7 @@ impl Task {
         }
         if inner.closed.is_some() && inner.calls.len() == 0 && inner.out.is_empty() && self.writing.is_empty()
         {
-            return inner.closed.clone();
+            return inner.closed.clone().map_or(Ok(silent), Err);
         }
         if self.writing.is_empty() {
             std::mem::swap(&mut inner.out, &mut self.writing);
@@ -113,24 +119,24 @@ impl Task {
         for waker in self.wake.drain(..) {
             waker.wake();
         }
-        None
+        Ok(silent)
     }
 
-    /// Asks a silent server for a sign of life while calls wait, and gives up when none comes.
-    fn check_life(&mut self, inner: &mut Inner, now: Instant) -> Option<Status> {
+    /// Asks a silent server for a sign of life while calls wait; true when none was read in time.
+    fn is_silent(&mut self, inner: &mut Inner, now: Instant) -> bool {
         if inner.calls.len() == 0 || !inner.wire.answers_pings() {
             self.pinged = None;
-            return None;
+            return false;
         }
         if self.last_read.max(self.pinged.unwrap_or(self.last_read)) + self.keepalive > now {
-            return None;
+            return false;
         }
         if self.pinged.is_some_and(|pinged| pinged > self.last_read) {
-            return Some(self.lost(&format!("no sign of life for {:?} (keepalive)", self.keepalive * 2)));
+            return true;
         }
         self.pinged = Some(now);
         inner.wire.ping(&mut inner.out);
-        None
+        false
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {

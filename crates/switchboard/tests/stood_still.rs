@@ -1,0 +1,78 @@
+//! A process that stood still for longer than peers wait, as when its machine was stopped for a while: what came meanwhile
+//! is heard before anybody is given up.
+#![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
+
+mod support;
+
+use std::time::Duration;
+use support::{raw::*, *};
+use switchboard::{Channel, Limit, Server};
+use tokio::net::TcpListener;
+
+/// Far longer than anybody waits for a sign of life here.
+const STILL: Duration = Duration::from_secs(10);
+
+/// The PING of a peer that waits for an answer.
+async fn asked(raw: &mut Raw) {
+    let ping = raw.expect().await;
+    assert_eq!((ping.kind, ping.flags), (PING, 0), "{ping:?}");
+}
+
+/// Answers it, and stands still before the peer, in the same process, can read the answer.
+async fn answer_and_stand_still(raw: &mut Raw) {
+    let pong = frame(PING, 1, 0, 0, &[]);
+    assert_eq!(raw.io.try_write(&pong).unwrap(), pong.len());
+    tokio::time::advance(STILL).await;
+}
+
+#[tokio::test]
+async fn server_hears_what_came_while_it_stood_still() {
+    let server = Server::new().add(Probe::default()).listen("tcp://127.0.0.1:0");
+    let server = server.limit(Limit::IdleTimeout, 100).limit(Limit::KeepaliveTimeout, 100);
+    let running = server.start().await.unwrap();
+    let mut raw = Raw::open(&running).await;
+    raw.echo(1).await;
+    // From here on time passes as soon as nothing else happens.
+    tokio::time::pause();
+    asked(&mut raw).await;
+    answer_and_stand_still(&mut raw).await;
+    raw.echo(2).await;
+    // Who says nothing is given up all the same.
+    asked(&mut raw).await;
+    tokio::time::advance(STILL).await;
+    assert_eq!(raw.next().await, None);
+}
+
+#[tokio::test]
+async fn client_hears_what_came_while_it_stood_still() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let keepalive = Duration::from_millis(100);
+    let connecting = tokio::spawn(Channel::builder(&url).connections(1).keepalive(keepalive).connect());
+    let mut raw = Raw::accept(&listener).await;
+    let channel = connecting.await.unwrap().unwrap();
+    let call = || {
+        let channel = channel.clone();
+        tokio::spawn(async move { ask::<_, Vec<u8>>(&channel, &ECHO, &vec![1u8]).await })
+    };
+    let first = call();
+    let id = loop {
+        let frame = raw.expect().await;
+        if frame.kind == CALL {
+            break frame.id;
+        }
+    };
+    // From here on time passes as soon as nothing else happens.
+    tokio::time::pause();
+    asked(&mut raw).await;
+    answer_and_stand_still(&mut raw).await;
+    raw.send(&frame(REPLY, 0, 0, id, &message(&vec![1u8]))).await;
+    assert_eq!(soon(first).await.unwrap().unwrap(), [1]);
+    // Who says nothing is given up all the same.
+    let second = call();
+    assert_eq!(raw.expect().await.kind, CALL);
+    asked(&mut raw).await;
+    tokio::time::advance(STILL).await;
+    let status = soon(second).await.unwrap().unwrap_err();
+    assert!(status.message().contains("no sign of life for 200ms (keepalive)"), "{status}");
+}
