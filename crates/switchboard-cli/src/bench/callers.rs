@@ -134,7 +134,7 @@ impl Tally {
     /// Whether one more call may start at `from`.
     pub(super) fn admit(&self, from: Instant) -> bool {
         if let Some(end) = self.end {
-            return from < end;
+            return from < end || self.lacks_any();
         }
         let Some(left) = self.left.get().checked_sub(1) else { return false };
         if from >= self.begin {
@@ -147,10 +147,18 @@ impl Tally {
     pub(super) fn note(&self, from: Instant, now: Instant, outcome: Result<(), String>) {
         let counted = match self.end {
             // Replies in the time count, whenever they were asked for, or slow calls would be counted too low.
-            Some(end) => now >= self.begin && now < end,
+            Some(end) => now >= self.begin && (now < end || self.lacks_any()),
             None => from >= self.begin,
         };
         self.count(counted, from, now, outcome);
+    }
+
+    /// Whether no call has been counted and none has failed. Then the time goes on until the first reply: where calls
+    /// take longer than the time, it says how many are answered in a second.
+    #[cold]
+    fn lacks_any(&self) -> bool {
+        let measured = self.measured.borrow();
+        measured.requests == 0 && measured.errors == 0
     }
 
     /// Counts a call of an open loop that was due at `due`.
@@ -198,7 +206,8 @@ impl Tally {
     pub(super) fn finish(&self) -> Measured {
         let mut measured = self.measured.replace(Measured::new());
         measured.calls = self.calls.get();
-        measured.elapsed = self.end.unwrap_or(self.last.get()) - self.begin;
+        let last = self.last.get();
+        measured.elapsed = self.end.map_or(last, |end| end.max(last)) - self.begin;
         measured
     }
 }
@@ -339,6 +348,28 @@ mod tests {
         assert!(!tally.admit(start + 20 * MS));
         let measured = tally.finish();
         assert_eq!((measured.requests, measured.elapsed), (2, 10 * MS));
+    }
+
+    #[test]
+    fn the_time_goes_on_until_the_first_reply() {
+        let start = Instant::now();
+        let slow = tally(start + 10 * MS, Some(start + 20 * MS), u64::MAX);
+        slow.note(start, start + 9 * MS, Ok(()));
+        assert!(slow.admit(start + 25 * MS));
+        for (from, now) in [(9, 30), (9, 31), (25, 40)] {
+            slow.note(start + from * MS, start + now * MS, Ok(()));
+        }
+        assert!(!slow.admit(start + 30 * MS));
+        let measured = slow.finish();
+        assert_eq!((measured.requests, measured.calls, measured.elapsed), (1, 4, 20 * MS));
+
+        // Of a server that fails there is nothing to wait for.
+        let failing = tally(start + 10 * MS, Some(start + 20 * MS), u64::MAX);
+        failing.note(start, start + 25 * MS, Err("refused".to_owned()));
+        assert!(!failing.admit(start + 25 * MS));
+        failing.note(start, start + 26 * MS, Ok(()));
+        let measured = failing.finish();
+        assert_eq!((measured.requests, measured.errors, measured.elapsed), (0, 1, 10 * MS));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Makes load on pinned workers and measures it.
 //!
 //! A measurement connects, starts all workers at one instant, lets a warm-up pass uncounted, and then counts until
-//! the time is over or the calls are used up. The callers themselves are in [`callers`].
+//! the time is over and a call was answered, or the calls are used up. The callers themselves are in [`callers`].
 
 use super::{
     callers::{self, Arrivals, Tally},
