@@ -1,5 +1,5 @@
-//! A process that stood still for longer than peers wait, as when its machine was stopped for a while: what came meanwhile
-//! is heard before anybody is given up.
+//! A process that stood still for longer than peers wait, as when its machine was stopped for a while: what came
+//! meanwhile is heard before anybody is given up.
 #![allow(clippy::unwrap_used, reason = "what fails to be set up fails the test")]
 
 mod support;

@@ -505,8 +505,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         }
     }
 
-    /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over unless
-    /// there is one to be read.
+    /// Timers are due: ends overdue calls, asks a silent peer for a sign of life. True when the connection is over,
+    /// unless there is one to be read.
     fn alarmed(&mut self) -> bool {
         let (overdue, next) = self.calls.overdue(self.now);
         for index in overdue {

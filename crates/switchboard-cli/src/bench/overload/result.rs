@@ -62,7 +62,8 @@ pub(super) struct Tenant {
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     pub(super) what: String,
-    pub(super) value: f64,
+    /// None where no call was let in, and so the bar is missed.
+    pub(super) value: Option<f64>,
     pub(super) bar: f64,
     pub(super) holds: bool,
 }
@@ -210,7 +211,8 @@ impl Report {
 impl Verdict {
     pub(super) fn text(&self) -> String {
         let word = if self.holds { "holds" } else { "MISSED" };
-        format!("{}: {:.2}, the bar is {} — {word}", self.what, self.value, self.bar)
+        let value = self.value.map_or("no call was let in".to_owned(), |value| format!("{value:.2}"));
+        format!("{}: {value}, the bar is {} — {word}", self.what, self.bar)
     }
 }
 
@@ -227,18 +229,19 @@ fn verdicts(points: &[Point], tenants: &[Tenant]) -> Vec<Verdict> {
     for limit in limits {
         let of_limit = || points.iter().filter(|point| point.limit == limit);
         let peak = of_limit().map(|point| point.goodput_per_s).fold(0.0, f64::max);
-        if let Some(most) =
-            of_limit().max_by(|one, other| one.load.total_cmp(&other.load)).filter(|_| peak > 0.0)
-        {
-            let value = most.goodput_per_s / peak;
+        if let Some(most) = of_limit().max_by(|one, other| one.load.total_cmp(&other.load)) {
+            let value = (peak > 0.0).then(|| most.goodput_per_s / peak);
             let what = format!("goodput at {} the capacity over the peak, limit {limit}", times(most.load));
-            verdicts.push(Verdict { what, value, bar: GOODPUT_BAR, holds: value >= GOODPUT_BAR });
+            let holds = value.is_some_and(|value| value >= GOODPUT_BAR);
+            verdicts.push(Verdict { what, value, bar: GOODPUT_BAR, holds });
         }
     }
-    if let ([alone, .., beside], true) = (tenants, tenants.iter().all(|tenant| tenant.p99_us > 0.0)) {
-        let value = beside.p99_us / alone.p99_us;
+    if let [alone, .., beside] = tenants {
+        let value = [alone, beside].iter().all(|tenant| tenant.p99_us > 0.0);
+        let value = value.then(|| beside.p99_us / alone.p99_us);
         let what = "p99 of a well-behaved tenant beside a greedy one, over that alone".to_owned();
-        verdicts.push(Verdict { what, value, bar: TENANT_BAR, holds: value <= TENANT_BAR });
+        let holds = value.is_some_and(|value| value <= TENANT_BAR);
+        verdicts.push(Verdict { what, value, bar: TENANT_BAR, holds });
     }
     verdicts
 }
@@ -285,7 +288,7 @@ pub(super) mod tests {
         let report = example();
         let held: Vec<_> = report.verdicts.iter().map(|verdict| verdict.holds).collect();
         assert_eq!(held, [true, false], "{:?}", report.verdicts);
-        assert!((report.verdicts[0].value - 0.95).abs() < 1e-9);
+        assert!((report.verdicts[0].value.unwrap() - 0.95).abs() < 1e-9);
         let text = report.text();
         assert!(
             text.contains("auto   10×") && text.contains("limit auto: 0.95, the bar is 0.9 — holds"),
@@ -293,6 +296,17 @@ pub(super) mod tests {
         );
         assert!(text.contains("beside a greedy one, over that alone: 2.40, the bar is 2 — MISSED"), "{text}");
         assert_eq!(report.errors(), None);
+    }
+
+    #[test]
+    fn bars_are_missed_where_no_call_is_let_in() {
+        let points =
+            [Point::new("auto", 1.0, &outcome(0, 10, 0)), Point::new("auto", 3.0, &outcome(0, 30, 0))];
+        let tenants = [10, 0].map(|good| Tenant::new("alone", &outcome(good, 1, 5000)));
+        let verdicts = verdicts(&points, &tenants);
+        assert_eq!(verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>(), [false, false]);
+        let text = verdicts[1].text();
+        assert!(text.ends_with("over that alone: no call was let in, the bar is 2 — MISSED"), "{text}");
     }
 
     #[test]

@@ -81,8 +81,8 @@ impl Task {
         }
     }
 
-    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write. True when
-    /// the server was silent for too long, unless there is something to be read.
+    /// Under the lock: notes the waker, looks after deadlines and streams, and takes what callers left to write. True
+    /// when the server was silent for too long, unless there is something to be read.
     fn prepare(&mut self, cx: &Context<'_>) -> Result<bool, Status> {
         let connection = self.connection.clone();
         connection.wakes.take(cx.waker(), &mut self.ready);
