@@ -1,9 +1,10 @@
 //! Polling on for a moment after traffic instead of sleeping at once.
 //!
 //! A task that yields makes a single-threaded runtime look at its sockets without blocking, so the spinner needs
-//! nothing else. It gives the core away between looks, because spinning threads would otherwise starve each other,
-//! and it rests when the pauses between traffic were lately longer than the spin: a spin that finds nothing only
-//! burns the core.
+//! nothing else. It gives the core away between looks, because spinning threads would otherwise starve each other.
+//! It rests when somebody took the core then, since looking on would take half of it from work that traffic may wait
+//! for; and when the pauses between traffic were lately longer than the spin: a spin that finds nothing only burns the
+//! core.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,6 +19,9 @@ const SCORE_MAX: u8 = 16;
 /// What sleeping may add to a pause: two workers that answer each other wait for two wake-ups, so that both would see
 /// long pauses, and sleep, for ever. A worker that slept spins once after a pause of at most the span and this.
 const WAKE_UPS: Duration = Duration::from_micros(100);
+
+/// Giving the core away takes longer than this only if somebody took it.
+const TAKEN: Duration = Duration::from_micros(10);
 
 #[derive(Clone, Copy)]
 struct Spin {
@@ -65,8 +69,8 @@ pub async fn keep_awake(span: Duration) {
     }
     loop {
         let Spin { last_traffic, score, .. } = SPIN.get();
-        if score > 0 && last_traffic.is_some_and(|at| at.elapsed() < span) {
-            std::thread::yield_now();
+        let looks = score > 0 && last_traffic.is_some_and(|at| at.elapsed() < span);
+        if looks && !gives_away() {
             tokio::task::yield_now().await;
         } else {
             let mut slept = false;
@@ -80,4 +84,11 @@ pub async fn keep_awake(span: Duration) {
             .await;
         }
     }
+}
+
+/// Gives the core away; whether somebody took it.
+fn gives_away() -> bool {
+    let before = Instant::now();
+    std::thread::yield_now();
+    before.elapsed() > TAKEN
 }
