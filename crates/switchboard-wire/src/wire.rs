@@ -400,7 +400,8 @@ pub trait ServerWire: Send {
 
     /// Ends a call with its only message, which is large and not in one piece.
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
-        self.reply(id, Outgoing::Lent(&parts.concat()), out);
+        let whole = Bytes::from(parts.concat());
+        self.reply(id, (&whole).into(), out);
     }
 
     /// Ends a call with its only message, which is `compressed` with the encoding of its call or has `trailers`; what

@@ -433,7 +433,7 @@ impl ServerWire for Server {
 
     fn reply_parts(&mut self, id: CallId, parts: &[Bytes], out: &mut Outbox) {
         match self.pending(id).is_some_and(|pending| pending.is_streaming()) {
-            true => self.reply(id, Outgoing::Lent(&parts.concat()), out),
+            true => self.reply(id, (&Bytes::from(parts.concat())).into(), out),
             false => self.succeed(id, Payload { rest: parts, ..Payload::default() }, false, None, out),
         }
     }

@@ -357,7 +357,8 @@ impl<W: ServerWire + ?Sized> Connection<W> {
     #[cold]
     fn succeed_in_parts(&mut self, call: &Parked, metadata: &Metadata, parts: &[Bytes], trailers: &Metadata) {
         if call.oneway || !trailers.is_empty() {
-            return self.succeed(call, metadata, Outgoing::Lent(&parts.concat()), trailers, false);
+            let whole = Bytes::from(parts.concat());
+            return self.succeed(call, metadata, (&whole).into(), trailers, false);
         }
         let bytes = parts.iter().map(Bytes::len).sum::<usize>();
         if !self.takes_reply(call.method, bytes) {
