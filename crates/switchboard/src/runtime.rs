@@ -73,7 +73,8 @@ impl Runtime {
         self
     }
 
-    /// How long a worker polls on after the last traffic before it sleeps; zero sleeps at once.
+    /// How long a worker polls on after the last traffic before it sleeps, unless somebody else takes its core; zero
+    /// sleeps at once.
     pub fn spin(mut self, spin: Duration) -> Runtime {
         self.spin = spin;
         self

@@ -350,21 +350,7 @@ impl Raw {
         else {
             return self.begin_elsewhere(cx);
         };
-        let sent = match message.pieces() {
-            Pieces::One(message) if self.begin.compression == Compression::None => {
-                connection.unary(&self.begin.request(), message, cx.waker())
-            }
-            Pieces::Parts(parts) if self.begin.compression == Compression::None => {
-                connection.unary_parts(&self.begin.request(), parts, cx.waker())
-            }
-            _ => {
-                let sent = self.begin.send_packed(connection, message.whole(), cx.waker());
-                sent.map(|(id, packing)| {
-                    self.packing = Some(Box::new(packing));
-                    id
-                })
-            }
-        };
+        let sent = self.begin.send(connection, message, &mut self.packing, cx.waker());
         self.sent(sent)
     }
 
@@ -373,28 +359,19 @@ impl Raw {
         if let Target::Channel(channel) = &self.begin.target
             && let Way::Fleet(fleet) = &*channel.0
             && self.begin.mistake.is_none()
-            && let Some(request) = &self.request
+            && let Some(message) = &self.request
         {
-            let request = request.whole();
             if self.begin.trail().is_some() {
                 self.go_on(First::Nothing)?;
                 return Ok(false);
             }
-            let first = match fleet.find(&self.begin, request) {
+            let whole = message.one().unwrap_or_else(|| message.whole().into());
+            let first = match fleet.find(&self.begin, &whole) {
                 Found::Nobody => First::Nothing,
                 Found::Refused(status) => return Err(status),
                 Found::Chosen(ticket) => First::Chosen(ticket),
                 Found::Ready(ticket, connection) => {
-                    let sent = if self.begin.compression == Compression::None {
-                        connection.unary(&self.begin.request(), request.into(), cx.waker())
-                    } else {
-                        let sent = self.begin.send_packed(&connection, request, cx.waker());
-                        sent.map(|(id, packing)| {
-                            self.packing = Some(Box::new(packing));
-                            id
-                        })
-                    };
-                    match sent {
+                    match self.begin.send(&connection, message, &mut self.packing, cx.waker()) {
                         Ok(id) => {
                             let ticket = Some(ticket);
                             self.stage = Stage::Waiting(Sent { connection, id: Some(id), ticket });
@@ -538,7 +515,31 @@ impl Begin {
         }
     }
 
-    /// Sends a unary call, compressed if that is wanted; with its number what its reply is to be read by.
+    /// Sends a unary call, compressed if that is wanted; what its reply is to be read by goes into `packing` then.
+    #[inline(always)]
+    fn send(
+        &self,
+        connection: &Connection,
+        message: &Payload,
+        packing: &mut Option<Box<Packing>>,
+        waker: &Waker,
+    ) -> Result<CallId> {
+        match message.pieces() {
+            Pieces::One(message) if self.compression == Compression::None => {
+                connection.unary(&self.request(), message, waker)
+            }
+            Pieces::Parts(parts) if self.compression == Compression::None => {
+                connection.unary_parts(&self.request(), parts, waker)
+            }
+            _ => {
+                let (id, used) = self.send_packed(connection, message.whole(), waker)?;
+                *packing = Some(Box::new(used));
+                Ok(id)
+            }
+        }
+    }
+
+    /// Sends a unary call, compressed; with its number what its reply is to be read by.
     #[cold]
     fn send_packed(
         &self,

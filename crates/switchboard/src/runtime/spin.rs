@@ -61,7 +61,8 @@ pub(crate) fn traffic(now: Instant) {
 }
 
 /// Keeps the single-threaded runtime that polls it from sleeping until `span` has passed without traffic on this
-/// thread. [`run`](crate::run) starts it by itself; spawn it on runtimes of your own. Never ends unless `span` is zero.
+/// thread, or somebody else took its core. [`run`](crate::run) starts it by itself; spawn it on runtimes of your own.
+/// Never ends unless `span` is zero.
 pub async fn keep_awake(span: Duration) {
     SPIN.set(Spin { span, last_traffic: None, score: SCORE_MAX });
     if span.is_zero() {

@@ -48,7 +48,7 @@ pub(super) fn answer<'a>(
         let reply = service.call(Call::new(index, Codec::Proto, request, cx)).await?;
         reply.try_map(|body| match body {
             ReplyBody::One(message) => {
-                Ok(compressed(packing, messages.reply(Codec::Proto, codec, message.whole())?))
+                Ok(compressed(packing, messages.reply(Codec::Proto, codec, &message.into_whole())?))
             }
             other => Ok(other),
         })
