@@ -7,7 +7,7 @@ use super::{
 use std::{marker::PhantomData, path::Path, sync::Arc, time::Duration};
 use switchboard::discover::{Options, Registry};
 use switchboard_registry::layout::Style;
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 /// What differs between them.
 pub(crate) trait Program {
@@ -16,6 +16,9 @@ pub(crate) trait Program {
 
     /// What serves on the first of these ports and keeps all else in this folder; none where it is not installed.
     fn command(folder: &Path, ports: [u16; 2]) -> Option<Command>;
+
+    /// Waits until it does all that it is there for, which some do only a while after they take connections.
+    async fn ready(_port: u16) {}
 
     /// A registry at this port.
     fn connect(style: Style, port: u16, options: Options) -> Arc<dyn Registry>;
@@ -39,6 +42,7 @@ impl<P: Program> Local<P> {
             let mut command = P::command(&folder.0, ports)?;
             // It ends at once when somebody else has taken a port meanwhile.
             if let Some(server) = Server::start(&mut command, ports[0]).await {
+                timeout(Duration::from_secs(60), P::ready(ports[0])).await.expect("it is ready");
                 let (server, members) = (Some(server), Members::new());
                 return Some(Local { style, folder, ports, server, members, program: PhantomData });
             }
