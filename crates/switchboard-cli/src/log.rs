@@ -52,8 +52,10 @@ impl Subscriber for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         let level = event.metadata().level();
+        // Written at once: lines of processes that share a log are not mixed, and it is one system call.
+        let line = format!("{level:<5} {}{}\n", line.message, line.fields);
         // A log that cannot be written is no reason to end.
-        let _ = writeln!(io::stderr().lock(), "{level:<5} {}{}", line.message, line.fields);
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
