@@ -148,3 +148,28 @@ pub fn decode<T: DeserializeOwned>(codec: Codec, bytes: Bytes) -> Result<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_the_same_behind_every_codec() {
+        // JSON reads some of these as a neighbor, unless it takes its time.
+        let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+        let scattered = std::iter::repeat_with(|| {
+            bits = bits.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            f64::from_bits(bits)
+        });
+        let floats: Vec<f64> =
+            [31.245_270_191_439_438, 2.638_344_616_030_823e-256, f64::MAX, f64::MIN_POSITIVE]
+                .into_iter()
+                .chain(scattered.filter(|float| float.is_finite()).take(1000))
+                .collect();
+        for codec in [Codec::Json, Codec::MsgPack, Codec::Postcard] {
+            let read: Vec<f64> = decode(codec, encode(&floats, codec).unwrap()).unwrap();
+            let other = read.iter().zip(&floats).find(|(read, float)| read.to_bits() != float.to_bits());
+            assert_eq!(other, None, "{codec}");
+        }
+    }
+}
