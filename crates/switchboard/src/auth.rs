@@ -63,15 +63,17 @@ pub trait Auth: Send + Sync + 'static {
     }
 
     /// Says who calls. It runs in the turn of the connection: what takes time is for [`Checked::Later`].
-    fn check(&self, credentials: &Credentials<'_>) -> Checked;
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_>;
 }
 
 /// What an [`Auth`] says.
-pub enum Checked {
+pub enum Checked<'a> {
     /// There are no credentials of this kind: the next one is asked.
     Absent,
     /// It is them.
     Caller(Arc<Caller>),
+    /// The same, somebody whom the [`Auth`] knows: calls of theirs that follow each other share one reference.
+    Known(&'a Arc<Caller>),
     /// There are credentials, and they are wrong. The text goes to the caller and to the audit log: no secret in it.
     Wrong(&'static str),
     /// It takes time: an error is what the caller gets.
@@ -161,7 +163,7 @@ impl Auth for Certificates {
         "certificate"
     }
 
-    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(identity) = &credentials.peer().identity else { return Checked::Absent };
         let mut caller = Caller::new(&identity.subject);
         for (name, role) in &self.roles {
@@ -195,7 +197,7 @@ impl Auth for Certificates {
 /// ```
 pub fn from_fn<F>(name: &'static str, check: F) -> FromFn<F>
 where
-    F: Fn(&Credentials<'_>) -> Checked + Send + Sync + 'static,
+    F: Fn(&Credentials<'_>) -> Checked<'static> + Send + Sync + 'static,
 {
     FromFn { name, check }
 }
@@ -209,13 +211,13 @@ pub struct FromFn<F> {
 
 impl<F> Auth for FromFn<F>
 where
-    F: Fn(&Credentials<'_>) -> Checked + Send + Sync + 'static,
+    F: Fn(&Credentials<'_>) -> Checked<'static> + Send + Sync + 'static,
 {
     fn name(&self) -> &str {
         self.name
     }
 
-    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         (self.check)(credentials)
     }
 }

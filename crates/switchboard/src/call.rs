@@ -62,7 +62,9 @@ struct Context {
     /// The reply, once there is [one](Reply::one).
     answered: Option<ReplyParts>,
     peer: Arc<Peer>,
+    /// Who calls if `has_caller`, else who did when these contexts were another call's.
     caller: Option<Arc<Caller>>,
+    has_caller: bool,
     service: &'static ServiceInfo,
     method: &'static MethodInfo,
     /// When it came, as far as its connection has read the clock for it.
@@ -76,8 +78,8 @@ struct Context {
     reply: Place,
 }
 
-/// Contexts that a thread keeps for the calls to come. They keep their peers, which the next call has as well, as a
-/// rule, and need not count again.
+/// Contexts that a thread keeps for the calls to come. They keep their peers and callers, which the next call has as
+/// well, as a rule, and need not count again.
 const CONTEXTS_MAX: usize = 16;
 
 thread_local! {
@@ -284,6 +286,7 @@ impl Cx {
             answered: None,
             peer: peer.clone(),
             caller: None,
+            has_caller: false,
             service,
             method,
             arrived: None,
@@ -431,11 +434,24 @@ impl Cx {
 
     /// Who calls, as far as the server's [auth](crate::auth) found out; nobody without any.
     pub fn caller(&self) -> Option<&Caller> {
-        self.context().caller.as_deref()
+        let context = self.context();
+        context.caller.as_deref().filter(|_| context.has_caller)
     }
 
-    pub(crate) fn set_caller(&mut self, caller: Option<Arc<Caller>>) {
-        self.context_mut().caller = caller;
+    pub(crate) fn set_caller(&mut self, caller: Arc<Caller>) {
+        let context = self.context_mut();
+        context.caller = Some(caller);
+        context.has_caller = true;
+    }
+
+    /// The same for somebody who calls often: this context may have counted its reference already.
+    #[inline]
+    pub(crate) fn set_known_caller(&mut self, caller: &Arc<Caller>) {
+        let context = self.context_mut();
+        if !context.caller.as_ref().is_some_and(|before| Arc::ptr_eq(before, caller)) {
+            context.caller = Some(caller.clone());
+        }
+        context.has_caller = true;
     }
 
     /// The service that is called.
@@ -525,7 +541,7 @@ impl Drop for Cx {
             context.request = None;
         }
         context.trace = None;
-        context.caller = None;
+        context.has_caller = false;
         context.reply.clear();
         // A thread that ends keeps nothing any more.
         let _ = CONTEXTS.try_with(|contexts| {

@@ -10,6 +10,7 @@
 //! costs no allocation; a server without guards has no chain and pays one branch.
 
 mod access;
+mod batch;
 pub mod concurrency;
 mod deadlines;
 mod fair;
@@ -24,6 +25,7 @@ mod told;
 mod wires;
 
 pub use access::{Network, Rule};
+pub(crate) use batch::Batch;
 pub use concurrency::Concurrency;
 pub use fair::Fair;
 pub use pattern::matches;
@@ -41,6 +43,7 @@ use crate::{
     layer::{BoxFuture, End, Layer, Next},
 };
 use access::Check;
+use batch::Kept;
 use concurrency::Limiter;
 use fair::Entered;
 use std::sync::Arc;
@@ -107,7 +110,8 @@ impl Chain {
     ) -> Result<Permit<'chain>> {
         let by = self.auth[later.by].name();
         let known = later.caller.await.inspect_err(|status| self.audit(call, by, status));
-        self.known(call, Some(known?), by)?;
+        call.cx_mut().set_caller(known?);
+        self.known(call, by)?;
         check_deadline(call)?;
         match self.admit(call) {
             Begun::Go(permit) => Ok(permit),
@@ -130,7 +134,14 @@ impl Chain {
         for (by, auth) in self.auth.iter().enumerate() {
             match auth.check(&Credentials::new(call, name)) {
                 Checked::Absent => {}
-                Checked::Caller(caller) => return self.known(call, Some(caller), auth.name()).map(|()| None),
+                Checked::Caller(caller) => {
+                    call.cx_mut().set_caller(caller);
+                    return self.known(call, auth.name()).map(|()| None);
+                }
+                Checked::Known(caller) => {
+                    call.cx_mut().set_known_caller(caller);
+                    return self.known(call, auth.name()).map(|()| None);
+                }
                 Checked::Wrong(why) => {
                     let status = wrong(why);
                     self.audit(call, auth.name(), &status);
@@ -139,12 +150,11 @@ impl Chain {
                 Checked::Later(caller) => return Ok(Some(Later { by, caller })),
             }
         }
-        self.known(call, None, "none").map(|()| None)
+        self.known(call, "none").map(|()| None)
     }
 
-    /// Whether this caller may.
-    fn known(&self, call: &mut Call, caller: Option<Arc<Caller>>, by: &str) -> Result<()> {
-        call.cx_mut().set_caller(caller);
+    /// Whether the caller may, now that it is known who that is.
+    fn known(&self, call: &Call, by: &str) -> Result<()> {
         let checked = self.method(call.method()).check.after(call.cx().caller());
         checked.inspect_err(|status| self.audit(call, by, status))
     }
@@ -155,17 +165,26 @@ impl Chain {
     where
         'chain: 'call,
     {
-        for rate in &self.method(call.method()).rates {
-            if let Err(status) = rate.take(call) {
-                return Begun::Refused(status);
-            }
-        }
-        for limiter in &self.method(call.method()).in_time {
-            if let Err(status) = limiter.check_time(call.cx().deadline()) {
-                return Begun::Refused(status);
-            }
-        }
         let mut permit = Permit::new(self, call.method());
+        let passed = match Kept::of(self, call.method()) {
+            None => self.pass(call, None).map(|()| false),
+            Some(mut kept) => {
+                let passed = self.pass(call, Some(&mut kept));
+                let is_calm = self.queue.as_ref().is_none_or(|queue| queue.is_calm());
+                let lent = if passed.is_ok() && is_calm { kept.lend_places(self) } else { None };
+                if is_calm {
+                    kept.keep();
+                } else {
+                    kept.give_back();
+                }
+                passed.map(|()| lent.inspect(|timed| permit.entered_all(*timed)).is_some())
+            }
+        };
+        match passed {
+            Ok(false) => {}
+            Ok(true) => return Begun::Go(permit),
+            Err(status) => return Begun::Refused(status),
+        }
         if let Some(queue) = &self.queue {
             match queue.enter(call.cx()) {
                 Ok(Entered::Placed(place)) => permit.entered(place),
@@ -184,6 +203,17 @@ impl Chain {
             Ok(()) => Begun::Go(permit),
             Err(status) => Begun::Refused(status),
         }
+    }
+
+    /// Takes what the call needs of rates, and looks whether it has the time.
+    #[inline]
+    fn pass(&self, call: &Call, kept: Option<&mut Kept>) -> Result<()> {
+        let method = self.method(call.method());
+        match kept {
+            Some(kept) => kept.take_tokens(self, call)?,
+            None => method.rates.iter().try_for_each(|rate| rate.take(call, None))?,
+        }
+        method.in_time.iter().try_for_each(|limiter| limiter.check_time(call.cx().deadline()))
     }
 
     /// Writes down that a call was denied, and why.

@@ -30,12 +30,10 @@ impl Auth for Basic {
         "basic"
     }
 
-    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(encoded) = credentials.authorization("Basic") else { return Checked::Absent };
         let decoded = STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        match decoded.and_then(|pair| self.secrets.find(pair.as_bytes()).cloned()) {
-            Some(caller) => Checked::Caller(caller),
-            None => Checked::Wrong("the name or the password is wrong"),
-        }
+        let caller = decoded.and_then(|pair| self.secrets.find(pair.as_bytes()));
+        caller.map_or(Checked::Wrong("the name or the password is wrong"), Checked::Known)
     }
 }

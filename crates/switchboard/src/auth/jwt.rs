@@ -261,7 +261,7 @@ impl Auth for Jwt {
         "jwt"
     }
 
-    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(token) = credentials.authorization("Bearer") else { return Checked::Absent };
         // A token that is not even of three parts may be known to somebody else.
         if token.split('.').count() != 3 {

@@ -140,7 +140,7 @@ impl Auth for Signatures {
         true
     }
 
-    fn check(&self, credentials: &Credentials<'_>) -> Checked {
+    fn check(&self, credentials: &Credentials<'_>) -> Checked<'_> {
         let Some(value) = credentials.authorization(SCHEME) else { return Checked::Absent };
         let message = credentials.message().unwrap_or_default();
         match self.verify(value, credentials.method(), message, seconds()) {

@@ -37,6 +37,7 @@ impl Call {
         copied.compressed = context.compressed;
         copied.packing = context.packing;
         copied.caller = context.caller.clone();
+        copied.has_caller = context.has_caller;
         copied.trace = context.trace.clone();
         copied.body = Some(RequestBody::One(bytes.clone()));
         Some(Call { method: self.method, cx })

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Metadata, Peer, Pusher, Status,
     compression::Message,
+    guard::Batch,
     metrics::{Carrier, Tally, Wire},
     net::{self, Io},
     runtime,
@@ -424,6 +425,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
         let mut input = Input::new(std::mem::take(&mut self.input)).sharing(self.sharing.allowed());
         self.held = false;
         self.out.adopt(net::lend);
+        let batch = Batch::begin();
         loop {
             while !self.is_full()
                 && let Some(Opened { id, method, codec, timeout, len }) = self.wire.next_call(&mut input)
@@ -454,6 +456,7 @@ impl<W: ServerWire + ?Sized> Connection<W> {
                 }
             }
         }
+        drop(batch);
         self.input = input.into_buffer();
     }
 

@@ -121,7 +121,7 @@ pub(super) struct Limiter {
     /// Nanoseconds that calls took of late.
     took_ns: AtomicU64,
     began: Instant,
-    /// One call in so many is timed.
+    /// One call in so many is timed, a power of two.
     stride: AtomicU32,
     learner: Option<Mutex<Learner>>,
 }
@@ -211,16 +211,29 @@ impl Limiter {
             self.calls.fetch_sub(ONE, Ordering::SeqCst);
             return None;
         }
-        Some((before / STARTED).is_multiple_of(u64::from(self.stride.load(Ordering::Relaxed))))
+        Some(self.times((before / STARTED) as u32))
     }
 
-    /// Gives a place back; the call was timed if it was to be.
+    /// Whether the call of this number is to be timed.
     #[inline]
-    pub(super) fn leave(&self, sample: Option<Timed>) {
-        let before = self.calls.fetch_sub(1, Ordering::SeqCst);
-        if let Some(sample) = sample {
-            self.learn(before, sample);
+    pub(super) fn times(&self, number: u32) -> bool {
+        number & (self.stride.load(Ordering::Relaxed) - 1) == 0
+    }
+
+    /// Gives a place back.
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Counts calls that had a place which another had taken, and gives it back, if it is to be.
+    #[inline]
+    pub(super) fn count(&self, calls: u32, gives_back: bool) {
+        if calls == 0 && !gives_back {
+            return;
         }
+        let started = u64::from(calls) * STARTED;
+        self.calls.fetch_add(started.wrapping_sub(u64::from(gives_back)), Ordering::SeqCst);
     }
 
     /// Whether a call has the time that calls take.
@@ -242,7 +255,9 @@ impl Limiter {
         Err(Status::resource_exhausted(text).with_retry(Retry::After(self.pause())))
     }
 
-    fn learn(&self, before: u64, Timed { began, ended: now, outcome }: Timed) {
+    /// Takes note of a call that has its place yet.
+    pub(super) fn learn(&self, Timed { began, ended: now, outcome }: Timed) {
+        let before = self.calls.load(Ordering::SeqCst);
         let took = now.saturating_duration_since(began);
         let known = self.took_ns.load(Ordering::Relaxed);
         let took_ns = took.as_nanos() as u64;
@@ -354,6 +369,11 @@ mod tests {
     use super::*;
     use crate::Code;
 
+    fn ended(limiter: &Limiter, sample: Option<Timed>) {
+        sample.into_iter().for_each(|sample| limiter.learn(sample));
+        limiter.leave();
+    }
+
     #[test]
     fn places_are_given_back() {
         let limiter = Limiter::new("server".into(), &2.into());
@@ -365,11 +385,11 @@ mod tests {
         assert_eq!(status.message(), "2 calls are running, the fixed concurrency limit of the server");
         assert_eq!(status.retry(), Retry::After(PAUSE_LEAST));
         let timed = |ms, outcome| Timed { began: now, ended: now + Duration::from_millis(ms), outcome };
-        limiter.leave(Some(timed(30, Some(true))));
+        ended(&limiter, Some(timed(30, Some(true))));
         assert!(!limiter.enter().unwrap());
         assert_eq!(limiter.enter().unwrap_err().retry(), Retry::After(Duration::from_millis(30)));
-        limiter.leave(None);
-        limiter.leave(None);
+        limiter.leave();
+        limiter.leave();
         let stats = limiter.stats();
         assert_eq!((stats.limit, stats.in_flight, stats.refused), (2, 0, 2));
     }
@@ -379,12 +399,12 @@ mod tests {
         let limiter = Limiter::new("method a.B/C".into(), &Concurrency::in_time(10));
         let began = crate::clock::now();
         let ms = Duration::from_millis;
-        let ended = |took, outcome| Some(Timed { began, ended: began + ms(took), outcome });
+        let took_ms = |took, outcome| Some(Timed { began, ended: began + ms(took), outcome });
         let check = |left| limiter.check_time(Some(crate::clock::now() + ms(left)));
         assert!(limiter.enter().unwrap(), "all are timed");
         check(1).expect("nobody knows yet what calls take");
         assert!(limiter.enter().unwrap());
-        limiter.leave(ended(10_000, Some(true)));
+        ended(&limiter, took_ms(10_000, Some(true)));
         let status = check(5_000).unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
         let text = status.message();
@@ -395,10 +415,10 @@ mod tests {
         // Those that were cut for their time say how long calls take, too: at least so long.
         for _ in 0..100 {
             limiter.enter().unwrap();
-            limiter.leave(ended(100_000, None));
+            ended(&limiter, took_ms(100_000, None));
         }
         check(60_000).unwrap_err();
-        limiter.leave(ended(10, None));
+        ended(&limiter, took_ms(10, None));
         check(1).expect("none runs: this one finds out");
         assert_eq!(limiter.stats().refused, 2);
     }
@@ -416,7 +436,7 @@ mod tests {
                 let timed = limiter.enter().unwrap();
                 now += Duration::from_millis(1);
                 let sample = Timed { began: now - Duration::from_millis(1), ended: now, outcome: Some(true) };
-                limiter.leave(timed.then_some(sample));
+                ended(&limiter, timed.then_some(sample));
             }
             assert!((1..=2).contains(&limiter.stats().limit), "{:?}", limiter.stats());
         }
@@ -431,7 +451,7 @@ mod tests {
             limiter.enter().unwrap();
             let began = now;
             now += took;
-            limiter.leave(Some(Timed { began, ended: now, outcome: None }));
+            ended(&limiter, Some(Timed { began, ended: now, outcome: None }));
         };
         for _ in 0..2000 {
             cut(Duration::from_millis(20));
@@ -440,10 +460,13 @@ mod tests {
         // Those that end before others do say nothing.
         let limiter = Limiter::new("server".into(), &Concurrency::auto());
         limiter.enter().unwrap();
-        limiter.leave(Some(Timed { began: now, ended: now + Duration::from_millis(9), outcome: Some(true) }));
+        ended(
+            &limiter,
+            Some(Timed { began: now, ended: now + Duration::from_millis(9), outcome: Some(true) }),
+        );
         for _ in 0..2000 {
             limiter.enter().unwrap();
-            limiter.leave(Some(Timed { began: now, ended: now + Duration::from_millis(8), outcome: None }));
+            ended(&limiter, Some(Timed { began: now, ended: now + Duration::from_millis(8), outcome: None }));
         }
         assert_eq!(limiter.stats().limit, first);
     }
@@ -459,7 +482,7 @@ mod tests {
                 timed += u32::from(is_timed);
                 now += gap;
                 let sample = Timed { began: now - gap, ended: now, outcome: Some(true) };
-                limiter.leave(is_timed.then_some(sample));
+                ended(&limiter, is_timed.then_some(sample));
             }
             timed
         };
@@ -474,7 +497,7 @@ mod tests {
         let limiter = Limiter::new("server".into(), &1.into());
         limiter.calls.store((u64::MAX / STARTED) * STARTED, Ordering::Relaxed);
         limiter.enter().unwrap();
-        limiter.leave(None);
+        limiter.leave();
         assert_eq!(limiter.calls.load(Ordering::Relaxed), 0);
         limiter.enter().unwrap();
         assert_eq!(limiter.stats().in_flight, 1);

@@ -157,9 +157,7 @@ impl Queue {
     /// `ResourceExhausted` when too many wait.
     #[inline]
     pub(super) fn enter(&self, cx: &Cx) -> Result<Entered<'_>> {
-        let Load { limit, in_flight } = self.limiter.load();
-        if in_flight < limit / 2
-            && self.waiting.load(Ordering::SeqCst) == 0
+        if self.is_calm()
             && let Some(timed) = self.limiter.try_enter()
         {
             return Ok(Entered::Placed(Place { timed, tenant: None }));
@@ -168,6 +166,13 @@ impl Queue {
         let share = self.shares.get(&tenant).copied().unwrap_or(1);
         let level = cx.metadata().text(PRIORITY).and_then(|text| NAMES.iter().position(|name| *name == text));
         self.line_up(tenant, share, level.unwrap_or(NORMAL))
+    }
+
+    /// Whether nobody waits, and half of the places are free: then nobody has to know whose the others are.
+    #[inline]
+    pub(super) fn is_calm(&self) -> bool {
+        let Load { limit, in_flight } = self.limiter.load();
+        in_flight < limit / 2 && self.waiting.load(Ordering::SeqCst) == 0
     }
 
     /// Calls that wait.
@@ -225,7 +230,7 @@ impl Queue {
             let Some(timed) = self.limiter.try_enter() else { break };
             match state.line.admit(at, load.limit) {
                 Some(number) => state.settle(number, Waiter::Admitted(timed)),
-                None => self.limiter.leave(None),
+                None => self.limiter.leave(),
             }
         }
         self.waiting.store(state.line.len(), Ordering::SeqCst);
@@ -305,7 +310,7 @@ impl Drop for Waiting<'_> {
         let mut state = queue.lock();
         match std::mem::take(&mut state.waiters[self.number as usize]) {
             Waiter::Admitted(_) if self.has_place => {
-                queue.limiter.leave(None);
+                queue.limiter.leave();
                 state.line.leave(self.tenant, queue.limiter.load().limit);
                 queue.admit(&mut state);
             }

@@ -1,6 +1,6 @@
 //! What a call holds while it runs, given back however it ends.
 
-use super::{Chain, concurrency::Timed, fair::Place};
+use super::{Chain, batch, concurrency::Timed, fair::Place};
 use crate::{
     Reply, Result,
     compression::Message,
@@ -35,6 +35,15 @@ impl<'a> Permit<'a> {
         Permit { held: Some(Held { chain, method, entered: 0, began: None, tenant: None }) }
     }
 
+    /// The places are those of the call before.
+    #[inline]
+    pub(super) fn entered_all(&mut self, timed: bool) {
+        if let Some(held) = &mut self.held {
+            held.entered = held.chain.method(held.method).limiters.len() as u16;
+            held.began = timed.then(crate::clock::now);
+        }
+    }
+
     /// Takes a place in every limit that has not been entered, or in none.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<()> {
@@ -62,7 +71,7 @@ impl<'a> Permit<'a> {
     /// Gives the places back, or leaves them with a stream until it ends.
     #[inline]
     pub(crate) fn end(mut self, result: Result<Reply>) -> Result<Reply> {
-        let Some(held) = self.held.take().filter(|held| held.entered > 0) else { return result };
+        let Some(held) = self.held.take().filter(Held::holds) else { return result };
         match result {
             Ok(reply) if reply.is_many() => {
                 let held = held.owned();
@@ -77,6 +86,12 @@ impl<'a> Permit<'a> {
 }
 
 impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
+    /// Whether there is anything to give back, or to keep for the next call.
+    #[inline]
+    fn holds(&self) -> bool {
+        self.entered > 0 || !self.chain.borrow().method(self.method).rates.is_empty()
+    }
+
     fn owned(mut self) -> Held<Arc<Chain>> {
         // What is taken here is not given back by the drop of `self`.
         let entered = std::mem::take(&mut self.entered);
@@ -99,9 +114,14 @@ impl<C: std::borrow::Borrow<Arc<Chain>>> Held<C> {
         let entered = usize::from(std::mem::take(&mut self.entered));
         let sample = self.began.take().map(|began| Timed { began, ended: crate::clock::now(), outcome });
         let chain = self.chain.borrow();
-        for limiter in &chain.method(self.method).limiters[..entered] {
-            limiter.leave(sample);
+        let limiters = &chain.method(self.method).limiters[..entered];
+        if let Some(sample) = sample {
+            limiters.iter().for_each(|limiter| limiter.learn(sample));
         }
+        if outcome.is_some() && self.tenant.is_none() && batch::keep_places(chain, self.method) {
+            return;
+        }
+        limiters.iter().for_each(|limiter| limiter.leave());
         if let Some(queue) = &chain.queue {
             queue.released(self.tenant);
         }

@@ -1,19 +1,16 @@
 //! How many calls a second: of a peer, to a method, with a value of metadata, of a caller.
 //!
-//! A token bucket for each key, kept as the time at which it is full again (GCRA). The table of keys has a fixed size.
-//! A bucket that is full says nothing and gives its place away. When a new key finds no such place, its calls share one
-//! bucket with all that found none: whoever invents keys to escape a rate gets one rate for all of them, and the keys
-//! that are known keep theirs. Where a key goes depends on a secret of the process.
+//! A token bucket for each key. Where a key goes depends on a secret of the process.
+
+mod buckets;
 
 use super::key::Key;
 use crate::{Call, Error, Flag, Result, Retry, Status};
+use buckets::{Buckets, Want};
 use foldhash::quality::RandomState;
 use std::{
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -107,6 +104,18 @@ impl Rate {
 /// Of a second.
 const NANOSECONDS: u64 = 1_000_000_000;
 
+/// Tokens that a worker took ahead, for the next calls of the same key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    key: u64,
+    left: u32,
+    /// What each was worth, in nanoseconds.
+    interval: u64,
+}
+
+/// So many are taken ahead, where the bucket stays more than half full.
+const AHEAD: u32 = 16;
+
 /// A rate in force.
 pub(super) struct Limit {
     rate: Rate,
@@ -146,12 +155,39 @@ impl Limit {
     ///
     /// # Errors
     /// `ResourceExhausted` with the time at which there is one.
-    pub(super) fn take(&self, call: &Call) -> Result<()> {
-        let Some((interval, ahead)) = self.pace() else { return Ok(()) };
+    #[inline]
+    pub(super) fn take(&self, call: &Call, ahead: Option<&mut Ahead>) -> Result<()> {
+        let key = self.rate.key.of(call.cx(), &self.secret);
+        match ahead {
+            Some(ahead) if ahead.key == key && ahead.left > 0 => {
+                ahead.left -= 1;
+                Ok(())
+            }
+            ahead => self.take_shared(key, call, ahead),
+        }
+    }
+
+    /// The same from the bucket that all workers share; for a key that comes again with some more.
+    fn take_shared(&self, key: u64, call: &Call, mut ahead: Option<&mut Ahead>) -> Result<()> {
+        let Some((interval, most)) = self.pace() else { return Ok(()) };
+        let mut more = 0;
+        if let Some(ahead) = &mut ahead {
+            more = if ahead.key == key { AHEAD } else { 0 };
+            self.give_back(std::mem::take(ahead));
+        }
         let now = call.cx().arrived().saturating_duration_since(self.began).as_nanos() as u64;
-        match self.buckets.take(self.rate.key.of(call.cx(), &self.secret), now, interval, ahead) {
-            Ok(()) => Ok(()),
-            Err(pause) => Err(self.refuse(pause)),
+        let want = Want { key, now, interval, ahead: most, more };
+        let left = self.buckets.take(want).map_err(|pause| self.refuse(pause))?;
+        if let Some(ahead) = ahead {
+            *ahead = Ahead { key, left, interval };
+        }
+        Ok(())
+    }
+
+    /// Gives tokens back that no call had.
+    pub(super) fn give_back(&self, ahead: Ahead) {
+        if ahead.left > 0 {
+            self.buckets.give_back(ahead.key, u64::from(ahead.left) * ahead.interval);
         }
     }
 
@@ -178,106 +214,5 @@ impl fmt::Display for Limit {
         let Rate { per_second, flag, key, methods, .. } = &self.rate;
         let per_second = flag.as_ref().map_or(*per_second, |flag| flag.value() as f64);
         write!(f, "{per_second} calls a second of {} to {methods}", key.whom())
-    }
-}
-
-/// A fixed number of buckets in sets of a few, each set under its own lock.
-struct Buckets {
-    sets: Vec<Mutex<[Bucket; WAYS]>>,
-    /// For keys that found no place.
-    strangers: Mutex<Bucket>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Bucket {
-    key: u64,
-    /// When it is full, in nanoseconds since the beginning.
-    full_at: u64,
-}
-
-const WAYS: usize = 8;
-
-impl Buckets {
-    fn new(keys: u32) -> Buckets {
-        let sets = (keys as usize).div_ceil(WAYS);
-        Buckets { sets: (0..sets).map(|_| Mutex::default()).collect(), strangers: Mutex::default() }
-    }
-
-    /// Takes a token, or says in how many nanoseconds there is one.
-    fn take(&self, key: u64, now: u64, interval: u64, ahead: u64) -> Result<(), u64> {
-        // The upper bits choose, without a division.
-        let set = &self.sets[((u128::from(key) * self.sets.len() as u128) >> 64) as usize];
-        {
-            let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = set.iter().position(|bucket| bucket.key == key);
-            let place = known.or_else(|| set.iter().position(|bucket| bucket.full_at <= now));
-            if let Some(place) = place {
-                let bucket = &mut set[place];
-                if bucket.key != key {
-                    *bucket = Bucket { key, full_at: 0 };
-                }
-                return bucket.take(now, interval, ahead);
-            }
-        }
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner).take(now, interval, ahead)
-    }
-}
-
-impl Bucket {
-    fn take(&mut self, now: u64, interval: u64, ahead: u64) -> Result<(), u64> {
-        let full_at = self.full_at.max(now);
-        let early = full_at - now;
-        if early > ahead {
-            return Err(early - ahead);
-        }
-        self.full_at = full_at.saturating_add(interval);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn bucket_gives_its_burst_and_then_its_rate() {
-        let buckets = Buckets::new(8);
-        let (interval, ahead) = (SECOND / 10, SECOND / 10 * 4);
-        let take = |key, now| buckets.take(key, now, interval, ahead);
-        for _ in 0..5 {
-            take(1, 0).unwrap();
-        }
-        assert_eq!(take(1, 0), Err(SECOND / 10));
-        take(2, 0).unwrap();
-        assert_eq!(take(1, SECOND / 20), Err(SECOND / 20));
-        take(1, SECOND / 10).unwrap();
-        assert!(take(1, SECOND / 10).is_err());
-        let mut taken = 0;
-        for now in (SECOND..11 * SECOND).step_by(SECOND as usize / 1000) {
-            taken += u32::from(take(1, now).is_ok());
-        }
-        assert!((100..=105).contains(&taken), "{taken}");
-    }
-
-    #[test]
-    fn invented_keys_share_one_rate_and_leave_the_known_alone() {
-        let buckets = Buckets::new(8);
-        let (interval, ahead) = (SECOND, 4 * SECOND);
-        for key in 1..=8 {
-            for _ in 0..3 {
-                buckets.take(key, 0, interval, ahead).unwrap();
-            }
-        }
-        let strangers = (100..1100).filter(|key| buckets.take(*key, SECOND, interval, ahead).is_ok()).count();
-        assert_eq!(strangers, 5, "one bucket for all of them");
-        for key in 1..=8 {
-            buckets.take(key, SECOND, interval, ahead).unwrap();
-        }
-        // Buckets that are full again make room.
-        assert!(buckets.take(5000, 9 * SECOND, interval, ahead).is_ok());
-        let sets = buckets.sets[0].lock().unwrap();
-        assert_eq!(sets.iter().filter(|bucket| bucket.key == 5000).count(), 1);
     }
 }

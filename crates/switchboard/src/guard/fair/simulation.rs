@@ -82,7 +82,10 @@ fn run(concurrency: &Concurrency, loads: &[f64]) -> Vec<Outcome> {
         {
             world.running.pop();
             let sample = Timed { began: world.at(began), ended: world.at(end), outcome: Some(true) };
-            world.limiter.leave(timed.then_some(sample));
+            if timed {
+                world.limiter.learn(sample);
+            }
+            world.limiter.leave();
             world.line.leave(whose as u64, world.limiter.load().limit);
             if end > TIME / 2 {
                 times[whose].push(end - came);
