@@ -1,7 +1,7 @@
 //! Serves, or makes a given number of calls, and tells how many allocations that took.
 //!
 //! ```text
-//! gates serve                            a server on a free port, which ends with its standard input
+//! gates serve WORKLOAD                   a server on a free port, which ends with its standard input
 //! gates call WORKLOAD CALLS ADDRESS      callers in a closed loop on one connection
 //! ```
 //!
@@ -33,10 +33,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["serve"] => serve(),
+        ["serve", workload] => serve(workload),
         ["call", workload, calls, address] => call(workload, calls, address),
         _ => {
-            eprintln!("usage: gates serve | gates call WORKLOAD CALLS ADDRESS");
+            eprintln!("usage: gates serve WORKLOAD | gates call WORKLOAD CALLS ADDRESS");
             return ExitCode::from(2);
         }
     };
@@ -59,9 +59,10 @@ fn call(workload: &str, calls: &str, address: &str) -> Result<(), String> {
     runtime().run(async move { workload.make(calls, &address).await })
 }
 
-fn serve() -> Result<(), String> {
+fn serve(workload: &str) -> Result<(), String> {
+    let workload = Workload::named(workload)?;
     runtime().run(async {
-        let running = workload::start().await?;
+        let running = workload.serve().await?;
         println!("listening on {}", running.url().trim_start_matches("tcp://"));
         std::io::stdout().flush().map_err(|error| error.to_string())?;
         let (end, ended) = tokio::sync::oneshot::channel();

@@ -2,10 +2,13 @@
 
 #[path = "../../../crates/switchboard-cli/src/services/bench.rs"]
 mod bench;
+#[path = "../../../crates/switchboard-cli/src/services/guarded.rs"]
+mod guarded;
 #[path = "../../../crates/switchboard-cli/src/services/thrift_bench.rs"]
 mod thrift_bench;
 
 pub(crate) use bench::{BenchService, benchmark_message};
+pub(crate) use guarded::{TOKEN, guarded};
 pub(crate) use thrift_bench::{ThriftBench, thrift_benchmark_message};
 
 /// Generated from the schema of `switchboard bench`.

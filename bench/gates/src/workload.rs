@@ -1,7 +1,7 @@
 //! What is called: the same calls as in `switchboard bench compare`, a fixed number of them.
 
 use crate::services::{
-    BenchService, ThriftBench, benchmark_message,
+    BenchService, TOKEN, ThriftBench, benchmark_message, guarded,
     proto::{
         bench::{BenchClient, BenchServer, BenchmarkMessage, EchoMessage},
         thrift_bench::{
@@ -24,6 +24,8 @@ pub(crate) struct Workload {
     outstanding: usize,
     /// Appended to the address.
     wire: &'static str,
+    /// The server is behind the default chain.
+    chain: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +37,10 @@ enum Kind {
     ThriftMessage,
 }
 
-const ALL: [Workload; 9] = [
+const ALL: [Workload; 10] = [
     workload("echo-1", Kind::Echo, 1, ""),
     workload("echo-100", Kind::Echo, 100, ""),
+    Workload { chain: true, ..workload("chain-echo-100", Kind::Echo, 100, "") },
     workload("grpc-echo-100", Kind::Echo, 100, "?wire=grpc"),
     workload("message-1", Kind::Message, 1, ""),
     workload("message-100", Kind::Message, 100, ""),
@@ -48,22 +51,13 @@ const ALL: [Workload; 9] = [
 ];
 
 const fn workload(name: &'static str, kind: Kind, outstanding: usize, wire: &'static str) -> Workload {
-    Workload { name, kind, outstanding, wire }
+    Workload { name, kind, outstanding, wire, chain: false }
 }
 
 /// As in the benchmark.
 const ECHO_BYTES: usize = 100;
 /// Calls have a deadline, as in the benchmark; under valgrind it must never pass.
 const TIMEOUT: Duration = Duration::from_secs(600);
-
-/// Starts the server on a free port.
-///
-/// # Errors
-/// When it cannot listen.
-pub(crate) async fn start() -> Result<Running, String> {
-    let server = Server::new().add(BenchServer::new(BenchService)).add(ThriftServer::new(ThriftBench));
-    server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
-}
 
 impl Workload {
     /// # Errors
@@ -75,13 +69,25 @@ impl Workload {
         })
     }
 
+    /// Starts the server on a free port.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub(crate) async fn serve(&self) -> Result<Running, String> {
+        let server = Server::new().add(BenchServer::new(BenchService)).add(ThriftServer::new(ThriftBench));
+        let server = if self.chain { guarded(server) } else { server };
+        server.listen("tcp://127.0.0.1:0").start().await.map_err(|error| error.to_string())
+    }
+
     /// Makes `calls` in a closed loop on one connection to `address` and checks every reply.
     ///
     /// # Errors
     /// When a call fails or is answered wrongly.
     pub(crate) async fn make(&self, calls: u64, address: &str) -> Result<(), String> {
         let url = format!("tcp://{address}{}", self.wire);
-        let channel = Channel::builder(&url).connections(1).connect().await.map_err(failed)?;
+        let channel = Channel::builder(&url).connections(1);
+        let channel = if self.chain { channel.token(TOKEN) } else { channel };
+        let channel = channel.connect().await.map_err(failed)?;
         let thrift = ThriftClient::new(channel.clone());
         let client = BenchClient::new(channel);
         if matches!(self.kind, Kind::Stream) {

@@ -77,7 +77,7 @@ impl Program {
 
     /// What one run of so many calls counts.
     fn count(&self, workload: &str, calls: u32) -> Result<Both, Failure> {
-        let mut server = Counted::start(self, &["serve"])?;
+        let mut server = Counted::start(self, &["serve", workload])?;
         let mut address = String::new();
         server.output.read_line(&mut address).map_err(|error| Failure::new(format!("gates: {error}")))?;
         let address = address.trim().trim_start_matches("listening on ");

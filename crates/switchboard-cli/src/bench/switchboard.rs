@@ -9,18 +9,14 @@ use super::{
 use crate::{
     log::{self, Level},
     services::{
-        self, ThriftBench, benchmark_message,
+        self, TOKEN, ThriftBench, benchmark_message, guarded,
         proto::{
             bench::{BenchClient, BenchmarkMessage, EchoMessage},
             thrift_bench::BenchServer as ThriftBenchServer,
         },
     },
 };
-use ::switchboard::{
-    Channel, ChannelBuilder, Limit, Running, Runtime, Server,
-    auth::{Caller as Who, Tokens},
-    guard::{Concurrency, Fair, Rate},
-};
+use ::switchboard::{Channel, ChannelBuilder, Limit, Running, Runtime, Server};
 use bytes::Bytes;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -31,9 +27,6 @@ use tokio::task::JoinHandle;
 
 /// Calls have a deadline, as they should have in production; it is far enough to mean trouble when it passes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// What callers show to a server behind the chain, which logs one call in so many.
-const TOKEN: &str = "t0ken-of-the-benchmark";
-const LOGGED: u32 = 1000;
 /// Room for the largest of `bench sizes`.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -72,17 +65,6 @@ async fn listen(server: Server, host: IpAddr) -> Result<Running, String> {
         .start()
         .await
         .map_err(|error| error.to_string())
-}
-
-/// What stands before the handlers of a production server, with room for a benchmark; counters are always there.
-fn guarded(server: Server) -> Server {
-    server
-        .deadline_max(Duration::from_secs(30))
-        .auth(Tokens::default().token(TOKEN, Who::new("bench")))
-        .rate(Rate::per_second(1e8).by_caller())
-        .concurrency(Concurrency::auto())
-        .fair(Fair::by_caller())
-        .access_log(LOGGED)
 }
 
 /// Echo calls of `payload`.

@@ -2,12 +2,14 @@
 
 mod bench;
 mod greeter;
+mod guarded;
 mod page;
 mod posts;
 mod thrift_bench;
 
 pub(crate) use bench::{BenchService, benchmark_message};
 pub(crate) use greeter::Hello;
+pub(crate) use guarded::{TOKEN, guarded};
 pub(crate) use posts::{HotPosts, all as all_posts};
 pub(crate) use thrift_bench::{ThriftBench, thrift_benchmark_message};
 
