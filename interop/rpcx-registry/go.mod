@@ -6,6 +6,7 @@ require (
 	github.com/rpcxio/libkv v0.5.1
 	github.com/rpcxio/rpcx-consul v0.1.1
 	github.com/rpcxio/rpcx-etcd v0.4.0
+	github.com/rpcxio/rpcx-redis v0.0.0-20250107024620-f10ac7d956cb
 	github.com/rpcxio/rpcx-zookeeper v0.0.0-20220730061732-d20531677676
 	github.com/smallnest/rpcx v1.9.4
 )

@@ -18,13 +18,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rpcxio/libkv"
 	"github.com/rpcxio/libkv/store"
-	"github.com/rpcxio/libkv/store/redis"
 	consulclient "github.com/rpcxio/rpcx-consul/client"
 	consulplugin "github.com/rpcxio/rpcx-consul/serverplugin"
 	etcdclient "github.com/rpcxio/rpcx-etcd/client"
 	etcdplugin "github.com/rpcxio/rpcx-etcd/serverplugin"
+	redisclient "github.com/rpcxio/rpcx-redis/client"
+	redisplugin "github.com/rpcxio/rpcx-redis/serverplugin"
 	zkclient "github.com/rpcxio/rpcx-zookeeper/client"
 	zkplugin "github.com/rpcxio/rpcx-zookeeper/serverplugin"
 	"github.com/smallnest/rpcx/client"
@@ -78,7 +78,7 @@ func register(kind, where, base, service, address, meta string) error {
 			ServiceAddress: address, EtcdServers: []string{where}, BasePath: base, UpdateInterval: interval,
 		}
 	case "redis":
-		p = &serverplugin.RedisRegisterPlugin{
+		p = &redisplugin.RedisRegisterPlugin{
 			ServiceAddress: address, RedisServers: []string{where}, BasePath: base, UpdateInterval: interval,
 		}
 	case "mdns":
@@ -136,22 +136,11 @@ func discoveryOf(kind, where, base, service string) (client.ServiceDiscovery, er
 	case "mdns":
 		return client.NewMDNSDiscovery(service, interval, interval, "")
 	case "redis":
-		return redisDiscovery(base, service, where)
+		return redisclient.NewRedisDiscovery(base, service, []string{where}, nil)
 	case "zookeeper":
 		return zkclient.NewZookeeperDiscovery(base, service, []string{where}, zkOptions)
 	}
 	return nil, fmt.Errorf("there is no plug-in for clients and %q", kind)
-}
-
-// redisDiscovery has rpcx's store for Redis below what its discoveries for stores have in common: their module for Redis
-// adds a way of writing prefixes.
-func redisDiscovery(base, service, where string) (client.ServiceDiscovery, error) {
-	redis.Register()
-	kv, err := libkv.NewStore(store.REDIS, []string{where}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return consulclient.NewConsulDiscoveryStore(base+"/"+service, kv)
 }
 
 func show(pairs []*client.KVPair) {
