@@ -1,6 +1,9 @@
 //! Names and values that travel beside a call's messages.
 
+mod parts;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use parts::{Entry, Parts, named};
 use std::fmt;
 
 /// An ordered list of names and values; names may repeat.
@@ -9,19 +12,11 @@ use std::fmt;
 /// characters 20 to 7E. An empty list costs no allocation.
 ///
 /// Beside the list there is room for one [attachment](Self::attachment).
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Metadata {
     /// One word that is null for the usual call: four of these move with every call, and each would be dropped.
     parts: Option<Box<Parts>>,
 }
-
-#[derive(Clone, Default)]
-struct Parts {
-    entries: Vec<Entry>,
-    attachment: Option<Bytes>,
-}
-
-type Entry = (Box<str>, Bytes);
 
 /// Why a name or value was refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,7 +40,7 @@ impl Metadata {
         let name = name.to_ascii_lowercase();
         let value = value.into();
         check(&name, &value)?;
-        self.push((name.into_boxed_str(), value));
+        self.push((named(&name), value));
         Ok(())
     }
 
@@ -62,17 +57,18 @@ impl Metadata {
     /// Removes every entry of `name`.
     pub fn remove(&mut self, name: &str) {
         if let Some(parts) = &mut self.parts {
-            parts.entries.retain(|(known, _)| &**known != name);
+            parts.entries.retain(|(known, _)| known != name);
         }
     }
 
     /// Appends the entries of `other`; its attachment takes the place of this one's.
-    pub fn extend(&mut self, other: Metadata) {
-        match (&mut self.parts, other.parts) {
+    pub fn extend(&mut self, mut other: Metadata) {
+        match (&mut self.parts, other.parts.take()) {
             (_, None) => {}
-            (Some(parts), Some(others)) => {
-                parts.entries.extend(others.entries);
-                parts.attachment = others.attachment.or(parts.attachment.take());
+            (Some(parts), Some(mut others)) => {
+                parts.entries.append(&mut others.entries);
+                parts.attachment = others.attachment.take().or(parts.attachment.take());
+                others.recycle();
             }
             (none, others) => *none = others,
         }
@@ -88,7 +84,8 @@ impl Metadata {
     pub fn set_attachment(&mut self, bytes: impl Into<Bytes>) {
         let bytes = bytes.into();
         if !bytes.is_empty() || self.parts.is_some() {
-            self.parts.get_or_insert_default().attachment = Some(bytes).filter(|bytes| !bytes.is_empty());
+            self.parts.get_or_insert_with(Parts::fresh).attachment =
+                Some(bytes).filter(|bytes| !bytes.is_empty());
         }
     }
 
@@ -117,7 +114,7 @@ impl Metadata {
     }
 
     fn push(&mut self, entry: Entry) {
-        self.parts.get_or_insert_default().entries.push(entry);
+        self.parts.get_or_insert_with(Parts::fresh).entries.push(entry);
     }
 
     /// Bytes of the block that [`encode`](Self::encode) writes.
@@ -155,7 +152,7 @@ impl Metadata {
                 let text = format!("more than {entries_max} metadata entries (limit metadata_entries_max)");
                 return Err(InvalidMetadata { text, too_many: true });
             }
-            metadata.push((name.into(), Bytes::copy_from_slice(value)));
+            metadata.push((named(name), Bytes::copy_from_slice(value)));
             block = &rest[name_len + value_len..];
         }
         if block.is_empty() { Ok(metadata) } else { Err(invalid("a metadata block is cut short")) }
@@ -194,6 +191,21 @@ fn check(name: &str, value: &[u8]) -> Result<(), InvalidMetadata> {
         )));
     }
     Ok(())
+}
+
+impl Clone for Metadata {
+    fn clone(&self) -> Metadata {
+        Metadata { parts: self.parts.as_ref().map(|parts| parts.copied()) }
+    }
+}
+
+impl Drop for Metadata {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(parts) = self.parts.take() {
+            parts.recycle();
+        }
+    }
 }
 
 impl PartialEq for Metadata {

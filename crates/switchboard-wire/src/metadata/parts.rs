@@ -1,0 +1,111 @@
+//! What a list is made of, and the memory that lists of a thread use again: nearly every call in production carries a
+//! token or a trace, and a few allocations for each would cost as much as the call.
+
+use bytes::Bytes;
+use std::{borrow::Cow, cell::RefCell};
+
+/// The entries and the attachment of a list that is not empty.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) entries: Vec<Entry>,
+    pub(super) attachment: Option<Bytes>,
+}
+
+pub(super) type Entry = (Cow<'static, str>, Bytes);
+
+/// Lists of a thread that wait to be used again, and the entries that one may have room for.
+const KEPT_MAX: usize = 64;
+const ENTRIES_MAX: usize = 16;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "what a list holds is the box")]
+    static KEPT: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Parts {
+    /// An empty one.
+    #[inline]
+    pub(super) fn fresh() -> Box<Parts> {
+        KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    }
+
+    /// The same once more.
+    pub(super) fn copied(&self) -> Box<Parts> {
+        let mut copy = Parts::fresh();
+        copy.entries.extend_from_slice(&self.entries);
+        copy.attachment = self.attachment.clone();
+        copy
+    }
+
+    /// Keeps the memory for another list.
+    pub(super) fn recycle(mut self: Box<Self>) {
+        self.entries.clear();
+        self.attachment = None;
+        if self.entries.capacity() > ENTRIES_MAX {
+            return;
+        }
+        // A thread that ends keeps nothing any more.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < KEPT_MAX {
+                kept.push(self);
+            }
+        });
+    }
+}
+
+/// A name of an entry. Those that calls carry all the time need no memory.
+#[inline]
+pub(super) fn named(name: &str) -> Cow<'static, str> {
+    let known = match name {
+        "accept-language" => "accept-language",
+        "authorization" => "authorization",
+        "baggage" => "baggage",
+        "cookie" => "cookie",
+        "grpc-status-details-bin" => "grpc-status-details-bin",
+        "idempotency-key" => "idempotency-key",
+        "switchboard-priority" => "switchboard-priority",
+        "tenant" => "tenant",
+        "traceparent" => "traceparent",
+        "tracestate" => "tracestate",
+        "user-agent" => "user-agent",
+        "x-api-key" => "x-api-key",
+        "x-forwarded-for" => "x-forwarded-for",
+        "x-request-id" => "x-request-id",
+        other => return Cow::Owned(other.to_owned()),
+    };
+    Cow::Borrowed(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_and_bounded() {
+        let mut parts = Parts::fresh();
+        parts.entries.push((named("authorization"), Bytes::from_static(b"secret")));
+        parts.attachment = Some(Bytes::from_static(b"x"));
+        let (copy, at) = (parts.copied(), &raw const *parts);
+        parts.recycle();
+        let again = Parts::fresh();
+        assert_eq!(&raw const *again, at);
+        assert!(again.entries.is_empty() && again.attachment.is_none(), "nothing of the list before");
+        assert_eq!(copy.entries.len(), 1);
+        let many: Vec<_> = (0..2 * KEPT_MAX).map(|_| Parts::fresh()).collect();
+        many.into_iter().for_each(Parts::recycle);
+        assert_eq!(KEPT.with_borrow(Vec::len), KEPT_MAX);
+        let mut large = Parts::fresh();
+        large.entries.resize(ENTRIES_MAX + 1, (named("a"), Bytes::new()));
+        large.recycle();
+        assert_eq!(KEPT.with_borrow(Vec::len), KEPT_MAX - 1);
+    }
+
+    #[test]
+    fn names_are_what_they_were() {
+        for (name, is_known) in [("traceparent", true), ("x-request-id", true), ("x-request-ie", false)] {
+            assert_eq!(named(name), name);
+            assert_eq!(matches!(named(name), Cow::Borrowed(_)), is_known, "{name}");
+        }
+    }
+}
