@@ -5,8 +5,9 @@
 //! all of them, and the keys that are known keep theirs.
 //!
 //! A call of a key that has a bucket costs one exchange of a word; only one of a new key takes a lock. When a bucket
-//! changes hands its time becomes later than all that its owner before had seen of it, so an exchange that succeeds was
-//! of the owner that was seen after the time had been read.
+//! changes hands its time becomes later than what its owner before had seen, so an exchange that succeeds was of the
+//! owner that was seen after the time had been read. Only where tokens were given back can a time come about again, to
+//! the nanosecond, while a thread stands still between the two; then one token is the wrong key's.
 
 use std::sync::{
     Mutex, PoisonError,
