@@ -4,7 +4,7 @@ mod parts;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parts::{Entry, Parts, named};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// An ordered list of names and values; names may repeat.
 ///
@@ -37,10 +37,13 @@ impl Metadata {
     /// # Errors
     /// A name with other characters than `[0-9a-z_.-]`, or a value that its name does not allow.
     pub fn insert(&mut self, name: &str, value: impl Into<Bytes>) -> Result<(), InvalidMetadata> {
-        let name = name.to_ascii_lowercase();
+        let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(name.to_ascii_lowercase()),
+            false => Cow::Borrowed(name),
+        };
         let value = value.into();
         check(&name, &value)?;
-        self.push((named(&name), value));
+        self.push((named(name), value));
         Ok(())
     }
 
@@ -152,7 +155,7 @@ impl Metadata {
                 let text = format!("more than {entries_max} metadata entries (limit metadata_entries_max)");
                 return Err(InvalidMetadata { text, too_many: true });
             }
-            metadata.push((named(name), Bytes::copy_from_slice(value)));
+            metadata.push((named(name.into()), Bytes::copy_from_slice(value)));
             block = &rest[name_len + value_len..];
         }
         if block.is_empty() { Ok(metadata) } else { Err(invalid("a metadata block is cut short")) }

@@ -56,8 +56,12 @@ impl Parts {
 
 /// A name of an entry. Those that calls carry all the time need no memory.
 #[inline]
-pub(super) fn named(name: &str) -> Cow<'static, str> {
-    let known = match name {
+pub(super) fn named(name: Cow<'_, str>) -> Cow<'static, str> {
+    known(&name).map_or_else(|| Cow::Owned(name.into_owned()), Cow::Borrowed)
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    Some(match name {
         "accept-language" => "accept-language",
         "authorization" => "authorization",
         "baggage" => "baggage",
@@ -72,9 +76,8 @@ pub(super) fn named(name: &str) -> Cow<'static, str> {
         "x-api-key" => "x-api-key",
         "x-forwarded-for" => "x-forwarded-for",
         "x-request-id" => "x-request-id",
-        other => return Cow::Owned(other.to_owned()),
-    };
-    Cow::Borrowed(known)
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn memory_is_used_again_and_bounded() {
         let mut parts = Parts::fresh();
-        parts.entries.push((named("authorization"), Bytes::from_static(b"secret")));
+        parts.entries.push((named("authorization".into()), Bytes::from_static(b"secret")));
         parts.attachment = Some(Bytes::from_static(b"x"));
         let (copy, at) = (parts.copied(), &raw const *parts);
         parts.recycle();
@@ -96,7 +99,7 @@ mod tests {
         many.into_iter().for_each(Parts::recycle);
         assert_eq!(KEPT.with_borrow(Vec::len), KEPT_MAX);
         let mut large = Parts::fresh();
-        large.entries.resize(ENTRIES_MAX + 1, (named("a"), Bytes::new()));
+        large.entries.resize(ENTRIES_MAX + 1, (named("a".into()), Bytes::new()));
         large.recycle();
         assert_eq!(KEPT.with_borrow(Vec::len), KEPT_MAX - 1);
     }
@@ -104,8 +107,8 @@ mod tests {
     #[test]
     fn names_are_what_they_were() {
         for (name, is_known) in [("traceparent", true), ("x-request-id", true), ("x-request-ie", false)] {
-            assert_eq!(named(name), name);
-            assert_eq!(matches!(named(name), Cow::Borrowed(_)), is_known, "{name}");
+            assert_eq!(named(name.into()), name);
+            assert_eq!(matches!(named(name.into()), Cow::Borrowed(_)), is_known, "{name}");
         }
     }
 }

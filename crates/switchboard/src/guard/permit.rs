@@ -73,7 +73,7 @@ impl<'a> Permit<'a> {
     pub(crate) fn end(mut self, result: Result<Reply>) -> Result<Reply> {
         let Some(held) = self.held.take().filter(Held::holds) else { return result };
         match result {
-            Ok(reply) if reply.is_many() => {
+            Ok(reply) if reply.is_many() && held.entered > 0 => {
                 let held = held.owned();
                 Ok(reply.map_items(|items| Box::pin(Guarded { items, held: Some(held) })))
             }

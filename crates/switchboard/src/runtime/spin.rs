@@ -70,8 +70,9 @@ pub async fn keep_awake(span: Duration) {
     }
     loop {
         let Spin { last_traffic, score, .. } = SPIN.get();
-        let looks = score > 0 && last_traffic.is_some_and(|at| at.elapsed() < span);
-        if looks && !gives_away() {
+        let now = Instant::now();
+        let looks = score > 0 && last_traffic.is_some_and(|at| now.saturating_duration_since(at) < span);
+        if looks && !gives_away(now) {
             tokio::task::yield_now().await;
         } else {
             let mut slept = false;
@@ -87,9 +88,8 @@ pub async fn keep_awake(span: Duration) {
     }
 }
 
-/// Gives the core away; whether somebody took it.
-fn gives_away() -> bool {
-    let before = Instant::now();
+/// Gives the core away at `now`; whether somebody took it.
+fn gives_away(now: Instant) -> bool {
     std::thread::yield_now();
-    before.elapsed() > TAKEN
+    now.elapsed() > TAKEN
 }
